@@ -20,21 +20,19 @@ PICTURES = {
     "analysis-learned-scalars-diet_rel": ("learned-scalars", "diet_rel"),
     "analysis-learned-scalars-diet_rel-gain": ("learned-scalars", "diet_rel-gain"),
 }
-Model = dict[str, Any]
-Rows = tuple[list[str], list[list[str]]]
 
 
 @cache
 def records(directory: Path = MULTI30K) -> dict[str, dict[str, Any]]:
-    """What `analyse` found of the experiments of seed 1, by their names."""
+    """What `analyse` wrote of the experiments of seed 1, by their names."""
     paths = sorted(unpacked(directory).glob("*/seed1/analysis.json"))
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    by_name = {record["experiment"]["name"]: record for record in found}
+    read = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    by_name = {record["experiment"]["name"]: record for record in read}
     return {name: by_name[name] for name in NAMES} if directory == MULTI30K else by_name
 
 
-def models() -> dict[str, Model]:
-    """What it found of their models."""
+def models() -> dict[str, dict[str, Any]]:
+    """What it wrote of their models."""
     return {name: record["model"] for name, record in records().items()}
 
 
@@ -48,7 +46,7 @@ def draw(directory: Path) -> None:
         drawing.savefig(directory / f"{name}.png", dpi=110)
 
 
-def attention() -> Rows:
+def attention() -> tuple[list[str], list[list[str]]]:
     """How sharply heads attend, and how many attend to a neighbour."""
     headers = ["experiment", *(f"relative entropy, {stack}" for stack in STACKS)]
     headers += ["encoder heads on a neighbour", "largest absolute bias"]
@@ -57,7 +55,7 @@ def attention() -> Rows:
         heads = {stack: [head for layer in model["attention"][stack] for head in layer["heads"]] for stack in STACKS}
         neighbour = [max(head["share"]["-1"], head["share"]["+1"]) for head in heads["encoder"]]
         biases = [abs(value) for table in model["learned"] for head in table.get("heads", []) for value in head]
-        entropies = [f"{fmean(head['relative_entropy'] for head in of_stack):.2f}" for of_stack in heads.values()]
+        entropies = [f"{fmean(head['relative_entropy'] for head in layers):.2f}" for layers in heads.values()]
         on_neighbour = f"{sum(share > 1 / 3 for share in neighbour)} of {len(neighbour)}"
         rows.append([f"`{name}`", *entropies, on_neighbour, f"{max(biases):.1f}" if biases else ""])
     return headers, rows

@@ -21,8 +21,8 @@ Rows = tuple[list[str], list[list[str]]]
 
 def results(name: str) -> list[Result]:
     """The results of a measurement."""
-    found = json.loads((BENCHMARKS / f"{name}.json").read_text(encoding="utf-8"))["results"]
-    return [Result(**{field.name: one[field.name] for field in fields(Result)}) for one in found]
+    rows = json.loads((BENCHMARKS / f"{name}.json").read_text(encoding="utf-8"))["results"]
+    return [Result(**{field.name: row[field.name] for field in fields(Result)}) for row in rows]
 
 
 def speed() -> Rows:
@@ -48,16 +48,12 @@ def gpu() -> Rows | None:
 
 def growth() -> Rows:
     """Time and memory of an update at each length: stock's, and each encoding's as a ratio to it."""
-    found = {(one.unit, one.encoding, one.setting): one for one in results("growth")}
-    lengths = list(dict.fromkeys(setting for _, _, setting in found))
-    rows = []
-    for unit, name in (("s", "time"), ("MiB", "memory")):
-        for encoding in dict.fromkeys(encoding for _, encoding, _ in found):
-            of_length = [found[unit, encoding, length] for length in lengths]
-            if encoding == STOCK:
-                medians = [statistics.median(one.own) for one in of_length]
-                cells = [f"{median:,.0f} {unit}" if median >= 10 else f"{median:.1f} {unit}" for median in medians]
-                rows.append([f"{STOCK}: {name}", *cells])
-            else:
-                rows.append([f"`{encoding}`: {name}", *(f"{statistics.median(one.ratios):.2f}" for one in of_length)])
-    return ["", *lengths], rows
+    rows: dict[str, dict[str, str]] = {}
+    for one in results("growth"):
+        title, cell = f"`{one.encoding}`: {one.measure}", f"{statistics.median(one.ratios):.2f}"
+        if one.encoding == STOCK:
+            median = statistics.median(one.own)
+            title = f"{STOCK}: {one.measure}"
+            cell = f"{median:,.0f} {one.unit}" if median >= 10 else f"{median:.1f} {one.unit}"
+        rows.setdefault(title, {"": title})[one.setting] = cell
+    return list(next(iter(rows.values()))), [list(row.values()) for row in rows.values()]

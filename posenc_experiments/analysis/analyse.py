@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -52,8 +53,8 @@ def analyse(
         RecipeError: an experiment cannot be read, or not be compared with the others; or an option is missing.
     """
 
-    def tell(text: str) -> None:
-        say(f"analyse: {text}")
+    def tell(*parts: str) -> None:
+        say(": ".join(("analyse", *parts)))
 
     require_output(output, "analysis.html")
     results: pd.DataFrame | None = None
@@ -61,22 +62,27 @@ def analyse(
     subjects: list[Subject] = []
     if directories:
         every = read_results(directories)
-        results = _of_test(every, test)
+        results = _results_of_test(every, test)
         [rows] = pool(results)
         if baseline is not None:
             [named] = find_baselines([rows], baseline)
             first = next(number for number, row in enumerate(rows) if row is named)
-        of_models = results["test"].iloc[0] if models else None
+        read = results["test"].iloc[0] if models else None  # the test set that models read
         for row in rows:
-            subjects += [_experiment(row.shown, every, one, of_models, binarized, output) for one in row.directories]
+            for directory in row.directories:
+                mine = [one for one in bleu_results(every) if one.directory == directory]
+                checkpoint = ExperimentDirectory(directory).averaged
+                data = next((data_of(one, binarized) for one in mine if one.test == read), None)
+                file = _record_file(directory, ANALYSIS, output)
+                subjects.append(Subject(row.shown, file, checkpoint, data if checkpoint.is_file() else None, mine))
     if checkpoints:
         source, _, target = (pair or "").partition("-")
         if not (binarized and source and target):
             raise RecipeError(
                 "--checkpoint needs --data, the directory of fairseq-preprocess, and --pair, such as en-de."
             )
-        of_experiments = None if results is None else data_of(bleu_results(results)[0], binarized)
-        data = of_experiments or Data(binarized, source, target, test or "test")
+        data = None if results is None else data_of(bleu_results(results)[0], binarized)
+        data = data or Data(binarized, source, target, test or "test")
         if problem := data.problem():
             raise RecipeError(f"--data {data.directory}: {problem}")
         files = [path.name for path in checkpoints]
@@ -87,22 +93,20 @@ def analyse(
     _require_one_vocabulary(subjects)
     records: dict[str, list[Record]] = {}
     for number, one in enumerate(subjects, 1):
-
-        def say_of(text: str, title: str = f"{one.name} ({number} of {len(subjects)})") -> None:
-            tell(f"{title}: {text}")
-
+        title = f"{one.name} ({number} of {len(subjects)})"
         if models and one.data is None:
-            say_of(
+            tell(
+                title,
                 "no model: averaged.pt or the data of its training is not there (--data names the data); "
-                f"figures of an earlier call stay in {one.file.name}, and the page leaves them out"
+                f"figures of an earlier call stay in {one.file.name}, and the page leaves them out",
             )
-        records.setdefault(one.name, []).append(analyse_subject(one, sentences, cpu, say_of))
+        records.setdefault(one.name, []).append(analyse_subject(one, sentences, cpu, partial(tell, title)))
     tell("comparing and drawing")
     write_text(output, render(results, records, first))
     tell(f"{output} ({output.stat().st_size / 1e6:.1f} MB)")
 
 
-def _of_test(results: pd.DataFrame, test: str | None) -> pd.DataFrame:
+def _results_of_test(results: pd.DataFrame, test: str | None) -> pd.DataFrame:
     """The results of one test set.
 
     Raises:
@@ -118,25 +122,14 @@ def _of_test(results: pd.DataFrame, test: str | None) -> pd.DataFrame:
                     f"({first[column] or 'none'} and {value or 'none'}): analyse them apart."
                 )
     chosen = test or first["test"]
-    of_test = results[results["test"] == chosen]
-    for directory in results["directory"][~results["directory"].isin(of_test["directory"])]:
+    scored = results[results["test"] == chosen]
+    for directory in results["directory"][~results["directory"].isin(scored["directory"])]:
         tests = ", ".join(dict.fromkeys(results["test"]))
         raise RecipeError(f"{directory} has no scores of {chosen}; there are {tests}: name another, or leave it out.")
-    require_comparable(of_test)
-    for result in bleu_results(of_test):
+    require_comparable(scored)
+    for result in bleu_results(scored):
         read_texts(result)  # refuses missing and cut files before the models are read
-    return of_test
-
-
-def _experiment(
-    name: str, results: pd.DataFrame, directory: Path, test: str | None, binarized: Path | None, output: Path
-) -> Subject:
-    """An experiment whose model reads this test set, or whose model is not analysed."""
-    mine = [one for one in bleu_results(results) if one.directory == directory]
-    checkpoint = ExperimentDirectory(directory).averaged
-    data = next((data_of(one, binarized) for one in mine if one.test == test), None)
-    file = _record_file(directory, ANALYSIS, output)
-    return Subject(name, file, checkpoint, data if checkpoint.is_file() else None, mine)
+    return scored
 
 
 def _record_file(directory: Path, name: str, output: Path) -> Path:

@@ -30,11 +30,6 @@ STATISTICS = (
 )
 
 
-def distances_of(matrices: Tensor) -> Tensor:
-    """The distance of every query and key in matrices of attention, (..., T, S): (T, S), int64."""
-    return relative_distances(matrices.shape[-2], matrices.shape[-1], first=0)
-
-
 def sharpness(weights: Tensor, logits: Tensor, visible: Tensor) -> dict[str, Tensor]:
     """Statistics of each query, or of the sentence, without distances: (H, n) each.
 
@@ -53,7 +48,7 @@ def sharpness(weights: Tensor, logits: Tensor, visible: Tensor) -> dict[str, Ten
 
 def direction(weights: Tensor) -> dict[str, Tensor]:
     """Statistics of each query by the distances of its keys, (H, T) each; locality is that of Chen et al. (2023)."""
-    distances = distances_of(weights)
+    distances = relative_distances(weights.size(1), weights.size(2), first=0)
     return {
         "mean_distance": attended_distance(weights, distances),
         "mean_absolute_distance": attended_distance(weights, distances.abs()),
@@ -104,19 +99,19 @@ class LayerStatistics:
     def add(self, weights: Tensor, logits: Tensor, plain: Tensor, visible: Tensor) -> None:
         """Adds one sentence without padding; ``plain`` are the logits without positions."""
         weights = weights.double()
-        found = sharpness(weights, logits, visible)
+        statistics = sharpness(weights, logits, visible)
         if self.keys_are_words:
-            found |= direction(weights)
+            statistics |= direction(weights)
             self._add_effect((logits - plain).double(), visible)
-        if self.keys_are_words and self.is_bidirectional and len(visible) > 2:
-            found["symmetry"] = symmetry(weights)
-        for name, values in found.items():
+            if self.is_bidirectional and len(visible) > 2:
+                statistics["symmetry"] = symmetry(weights)
+        for name, values in statistics.items():
             self._sums[name] += values.sum(1)
             self._counts[name] += values.size(1)
 
     def _add_effect(self, effect: Tensor, visible: Tensor) -> None:
         self._adds = self._adds or bool(effect[:, visible].any())
-        distances = distances_of(visible)
+        distances = relative_distances(visible.size(0), visible.size(1), first=0)
         near = visible & (distances.abs() <= FURTHEST)
         index = distances[near] + FURTHEST
         self._added.index_add_(1, index, effect[:, near])
@@ -124,12 +119,12 @@ class LayerStatistics:
 
     def attention(self) -> dict[str, Any]:
         """The statistics of each head; None where one has no meaning or no sentence was long enough."""
-        means = {name: (self._sums[name] / count).tolist() for name, count in self._counts.items() if count}
+        means: dict[str, list[Any]] = dict.fromkeys((*STATISTICS, *SHARES), [None] * self.heads)
+        means |= {name: (self._sums[name] / count).tolist() for name, count in self._counts.items() if count}
         heads = []
         for head in range(self.heads):
-            of_head = {name: means[name][head] if name in means else None for name in (*STATISTICS, *SHARES)}
-            share = {name: of_head.pop(name) for name in SHARES}
-            heads.append({**of_head, "share": share if self.keys_are_words else None})
+            share = {name: means[name][head] for name in SHARES} if self.keys_are_words else None
+            heads.append({**{name: means[name][head] for name in STATISTICS}, "share": share})
         return {"heads": heads}
 
     def position_logits(self) -> dict[str, Any] | None:

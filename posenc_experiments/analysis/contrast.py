@@ -20,11 +20,7 @@ BUCKETS = ("0", "1", "2", "3", "4", "5", "6-7", "8-10", "11-15", ">15")
 
 
 def preferences(
-    model: Model,
-    contrasts: Sequence[Contrast],
-    normalize: bool,
-    say: Callable[[str], None],
-    cpu: bool = False,
+    model: Model, contrasts: Sequence[Contrast], normalize: bool, say: Callable[[str], None], cpu: bool = False
 ) -> list[bool]:
     """Whether the model prefers each correct target: it must be more probable, not as probable.
 
@@ -43,16 +39,16 @@ def preferences(
 
 
 def report(
-    title: str, names: Sequence[str], contrasts: Sequence[Contrast], found: Sequence[Sequence[bool]], normalize: bool
+    title: str, names: Sequence[str], contrasts: Sequence[Contrast], right: Sequence[Sequence[bool]], normalize: bool
 ) -> Report:
     """A table of accuracies, with a column for each model: a row for each phenomenon, in the set's order, then one for
     each bucket of its distances; then one for the whole set.
 
     Args:
         names: of the models.
-        found: for each model, its `preferences`.
+        right: for each model, its `preferences`.
     """
-    pairs = pd.DataFrame(dict(enumerate(found)))
+    pairs = pd.DataFrame(dict(enumerate(right)))
     distances = [float("nan") if one.distance is None else one.distance for one in contrasts]
     pairs["bucket"] = pd.cut(distances, (-1, *ENDS), labels=BUCKETS)
     parts = []
@@ -68,12 +64,9 @@ def report(
         ]
     )
     cells = [shown(*one) for one in data[["accuracy", "low", "high"]].itertuples(index=False)]
-    columns = {
-        "phenomenon": [phenomenon for phenomenon, _, _ in parts],
-        "distance": [distance for _, distance, _ in parts],
-        "pairs": [f"{len(part):,}" for _, _, part in parts],
-        **{name: cells[number :: len(names)] for number, name in enumerate(names)},
-    }
+    phenomena, buckets, groups = zip(*parts, strict=True)
+    columns = {"phenomenon": phenomena, "distance": buckets, "pairs": [f"{len(group):,}" for group in groups]}
+    columns |= {name: cells[number :: len(names)] for number, name in enumerate(names)}
     what = "mean" if normalize else "sum"
     notes = [
         f"Accuracy in %: pairs whose correct target has the higher {what} of token log-probabilities; in brackets the "
@@ -92,5 +85,4 @@ def accuracy(right: pd.Series) -> dict[str, float]:
     """The number of pairs, how many are right, and their share with Wilson's score interval."""
     correct, pairs = int(right.sum()), len(right)
     interval = binomtest(correct, pairs).proportion_ci(CONFIDENCE, method="wilson")
-    shares = {"accuracy": correct / pairs, "low": interval.low, "high": interval.high}
-    return {"pairs": pairs, "correct": correct, **shares}
+    return {"pairs": pairs, "correct": correct, "accuracy": correct / pairs, **interval._asdict()}

@@ -45,13 +45,13 @@ def read_set(path: Path) -> list[Contrast]:
         RecipeError: the set cannot be read, or has a line that is not of its format.
     """
     read = _distil_lingeval if path.is_dir() else _lingeval97 if path.suffix == ".json" else _table
-    found = list(read(path))
-    if not found:
+    contrasts = list(read(path))
+    if not contrasts:
         raise RecipeError(f"{path} holds no contrastive pair: name one of the sets in docs/analysis.md.")
-    for one in found:
+    for one in contrasts:
         if one.correct.split() == one.contrastive.split():
             raise RecipeError(f"{one.where}: its correct and its contrastive target are equal; fix or remove it.")
-    return found
+    return contrasts
 
 
 def _table(path: Path) -> Iterator[Contrast]:

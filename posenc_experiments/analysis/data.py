@@ -6,7 +6,6 @@ import shlex
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
@@ -34,15 +33,14 @@ class Data:
         """Checksums of the dictionaries."""
         return prepare.vocabulary(self.directory, self.source, self.target)
 
-    def contents(self) -> list[Any]:
+    def contents(self) -> list[object]:
         """What identifies this data and subset."""
         return [self.subset, self.vocabulary(), [file_hash(path.with_suffix(".bin")) for path in self.index()]]
 
     def problem(self, vocabulary: list[str] | None = None) -> str | None:
         """What a model of these dictionaries, as far as they are known, cannot use of it, and the fix."""
-        index = self.index()
-        dictionaries = prepare.dictionaries(self.directory, self.source, self.target)
-        for path in (*dictionaries, *index, *(path.with_suffix(".bin") for path in index)):
+        index, binary = self.index(), [path.with_suffix(".bin") for path in self.index()]
+        for path in (*prepare.dictionaries(self.directory, self.source, self.target), *index, *binary):
             if not path.is_file():
                 return f"{path.name} is missing; name the directory of fairseq-preprocess."
         if vocabulary not in (None, self.vocabulary()):

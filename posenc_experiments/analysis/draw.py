@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm, Normalize
 from matplotlib.figure import Figure as Drawing
+from matplotlib.lines import Line2D
 
 from posenc_experiments.evaluation.plots.colours import COLOURS, LINES, MARKERS, OTHERS, Style, encoding_in, styles
 
@@ -24,7 +26,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def _panels(count: int, columns: int, width: float, height: float) -> tuple[Drawing, list[Any]]:
+def _panels(count: int, columns: int, width: float, height: float) -> tuple[Drawing, list[Axes]]:
     """A drawing of so many panels in so many columns, of a width and height in inches each, labels included."""
     rows = -(-count // columns)
     drawing = Drawing(figsize=(columns * width, rows * height), layout="constrained")
@@ -36,7 +38,7 @@ def _wrapped(text: str, inches: float) -> str:
     return textwrap.fill(text, max(8, int(inches * LETTERS)), break_on_hyphens=False)
 
 
-def _legend(drawing: Drawing, shown: dict[str, Any]) -> None:
+def _legend(drawing: Drawing, shown: dict[str, Line2D]) -> None:
     """A legend above all panels, with as many columns as its names leave room for, and makes room for it."""
     width, height = drawing.get_size_inches()
     names = [_wrapped(name, width / 2 - 0.7) for name in shown]
@@ -61,15 +63,15 @@ def lines(table: pd.DataFrame, x: str, y: str, line: str, panel: str) -> Drawing
     width = min(WIDTH / columns, 7)
     drawing, axes = _panels(len(panels), columns, width, 2.9 if columns < 3 else 2.5)
     series = _styles_of(names, line)
-    shown = {}
-    for axis, (title, of_panel) in zip(axes, panels, strict=True):
-        for name, points in of_panel.groupby(line, sort=False):
+    shown: dict[str, Line2D] = {}
+    for axis, (title, part) in zip(axes, panels, strict=True):
+        for name, points in part.groupby(line, sort=False):
             style = series[name]
             at = points[x].map(places.index).to_numpy(float) if categories else points[x].to_numpy(float)
             if "low" in points:  # beside each other, so that intervals do not hide each other
                 at += 0.06 * (names.index(name) - (len(names) - 1) / 2)
                 axis.vlines(at, points["low"], points["high"], color=style.colour, linewidth=0.8)
-            marks = {"marker": style.marker, "markevery": max(1, len(points) // 12)}
+            marks: dict[str, Any] = {"marker": style.marker, "markevery": max(1, len(points) // 12)}
             (shown[name],) = axis.plot(at, points[y], color=style.colour, linestyle=style.line, **marks)
             if "hollow" in points:
                 hollow = points["hollow"].to_numpy(bool)
@@ -123,10 +125,10 @@ def grids(table: pd.DataFrame, row: str, column: str, value: str, panel: str, no
 
 def norm_of(values: pd.Series, diverging: bool) -> Normalize:
     """One scale for all these values, around zero if both sides count."""
+    if diverging:
+        return CenteredNorm(0, values.abs().max() or 1)
     low, high = values.min(), values.max()
-    return (
-        CenteredNorm(0, values.abs().max() or 1) if diverging else Normalize(low, max(high, np.nextafter(low, np.inf)))
-    )
+    return Normalize(low, max(high, np.nextafter(low, np.inf)))
 
 
 @rc_context(STYLE)

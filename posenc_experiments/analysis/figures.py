@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import CenteredNorm
+from matplotlib.colors import CenteredNorm, Normalize
 from matplotlib.figure import Figure as Drawing
 
 from posenc_experiments.analysis.draw import grids, lines, norm_of
 from posenc_experiments.analysis.texts import METRICS
 
-Records = Mapping[str, Sequence[dict[str, Any]]]  # what was found of the seeds of an experiment, by its name
-Models = Mapping[str, dict[str, Any]]  # what analyse_model found, by the name of the experiment or checkpoint
+Records = Mapping[str, Sequence[dict[str, Any]]]  # the records of the seeds of an experiment, by its name
+Models = Mapping[str, dict[str, Any]]  # what analyse_model returned, by the name of the experiment or checkpoint
 STACKS = {
     "encoder": "encoder self-attention",
     "decoder": "decoder self-attention",
@@ -38,7 +38,7 @@ class Figure:
     drawings: Mapping[str, Drawing] = field(default_factory=dict)
 
 
-def _each(table: pd.DataFrame, by: list[str], draw: Callable[..., Drawing], *arguments: Any) -> dict[str, Drawing]:
+def _each(table: pd.DataFrame, by: list[str], draw: Callable[..., Drawing], *arguments: object) -> dict[str, Drawing]:
     """A drawing of the rows of each value of the columns `by`, which is its heading."""
     return {": ".join(names): draw(part, *arguments) for names, part in table.groupby(by, sort=False)}
 
@@ -46,18 +46,18 @@ def _each(table: pd.DataFrame, by: list[str], draw: Callable[..., Drawing], *arg
 def length_figure(records: Records) -> Figure:
     """Scores by source length, means over seeds; `records` are those of the test set."""
     x = next(iter(records.values()))[0]["length_unit"].replace("source ", "source length in ")
-    seeds = [
+    scores = [
         {
             **{"experiment": name, "metric": metric, x: "–".join(dict.fromkeys((f"{one['from']}", f"{one['to']}")))},
             **{"sentences": one["sentences"], "longer than in training": one["longer"]},
             **dict(zip(("score", "low", "high"), one[metric], strict=True)),
         }
-        for name, found in records.items()
+        for name, seeds in records.items()
         for metric in METRICS
-        for seed in found
+        for seed in seeds
         for one in seed["by_length"]
     ]
-    table = pd.DataFrame(seeds).groupby(["experiment", "metric", x], sort=False).mean().reset_index()
+    table = pd.DataFrame(scores).groupby(["experiment", "metric", x], sort=False).mean().reset_index()
     drawn = table.assign(hollow=table["longer than in training"] > 0)
     return Figure("by-length", table, {"": lines(drawn, x, "score", "experiment", "metric")})
 
@@ -75,11 +75,11 @@ def _attention(models: Models) -> Iterator[Figure]:
     """A grid of layers and heads of each model, of every statistic with one scale of colours."""
     heads = pd.json_normalize(
         [
-            {"experiment": name, "attention": where, "layer": layer, "head": number, **head}
+            {"experiment": name, "attention": where, "layer": number, "head": head_number, **head}
             for name, model in models.items()
             for stack, where in STACKS.items()
-            for layer, found in enumerate(model["attention"][stack], 1)
-            for number, head in enumerate(found["heads"], 1)
+            for number, layer in enumerate(model["attention"][stack], 1)
+            for head_number, head in enumerate(layer["heads"], 1)
         ]
     )
     for key in (key for key in TEXTS if key.startswith("attention-")):
@@ -92,12 +92,12 @@ def _attention(models: Models) -> Iterator[Figure]:
 
 
 def _by_distance(parts: Iterable[tuple[Any, ...]], *names: str) -> pd.DataFrame:
-    """Values by distance of each head: of each part its names, and what was found."""
+    """Values by distance of each head: of each part its names, and its values."""
     rows = [
         (*part, f"head {number}", distance, value)
-        for *part, found in parts
-        for number, values in enumerate(found["heads"], 1)
-        for distance, value in zip(found["distances"], values, strict=True)
+        for *part, one in parts
+        for number, values in enumerate(one["heads"], 1)
+        for distance, value in zip(one["distances"], values, strict=True)
     ]
     return pd.DataFrame(rows, columns=[*names, "head", DISTANCE, "value"])
 
@@ -113,30 +113,27 @@ def _logits(models: Models) -> Iterator[Figure]:
     ]
     if parts:
         table = _by_distance(parts, "experiment", "attention", "layer")
-        yield Figure(
-            "logits", table, _each(table, ["experiment", "attention"], lines, DISTANCE, "value", "head", "layer")
-        )
+        drawings = _each(table, ["experiment", "attention"], lines, DISTANCE, "value", "head", "layer")
+        yield Figure("logits", table, drawings)
 
 
 def learned_figures(models: Models) -> Iterator[Figure]:
     """What encodings learned: scalars by distance, vectors by distance or position, matrices, and single numbers."""
     makers = {
-        "scalar by distance": _scalars,
-        "vectors by distance": _vectors,
-        "vectors by position": _vectors,
-        "matrix": _matrices,
-        "scalars": _numbers,
-        "norm": _numbers,
+        _scalars: ["scalar by distance"],
+        _vectors: ["vectors by distance", "vectors by position"],
+        _matrices: ["matrix"],
+        _numbers: ["scalars", "norm"],
     }
-    for make in dict.fromkeys(makers.values()):
-        found = [
-            (name, ", ".join([one["stack"], _layer(one), one["name"]]), one)
+    for make, kinds in makers.items():
+        parameters = [
+            (name, f"{one['stack']}, {_layer(one)}, {one['name']}", one)
             for name, model in models.items()
             for one in model["learned"]
-            if makers[one["kind"]] == make
+            if one["kind"] in kinds
         ]
-        if found:
-            yield from make(found)
+        if parameters:
+            yield from make(parameters)
 
 
 Learned = Sequence[tuple[str, str, dict[str, Any]]]  # a model, a parameter, and what it learned
@@ -149,34 +146,32 @@ def _layer(parameter: dict[str, Any]) -> str:
     return "all layers" if parameter["layer"] is None else f"layer {parameter['layer'] + 1}"
 
 
-def _scalars(found: Learned) -> Iterator[Figure]:
-    table = _by_distance(found, "experiment", "parameter")
+def _scalars(parameters: Learned) -> Iterator[Figure]:
+    table = _by_distance(parameters, "experiment", "parameter")
     drawings = _each(table, ["experiment"], lines, DISTANCE, "value", "head", "parameter")
     yield Figure("learned-scalars", table, drawings)
 
 
-def _vectors(found: Learned) -> Iterator[Figure]:
+def _vectors(parameters: Learned) -> Iterator[Figure]:
     """Norms, with a line for each layer, and grids of cosines."""
     x = "distance or position"
     norms, cosines = [], []
-    for model, parameter, one in found:
+    for model, parameter, one in parameters:
         places = one["distances"] if "distances" in one else one["positions"]
         which = f"{one['stack']}, {one['name']}"
         norms += [(model, which, _layer(one), *values) for values in zip(places, one["norms"], strict=True)]
         cosines += _cells([model, parameter], one["cosine"], places)
     table = pd.DataFrame(norms, columns=["experiment", "parameter", "layer", x, "norm"])
     yield Figure("learned-vectors", table, _each(table, ["experiment"], lines, x, "norm", "layer", "parameter"))
-    yield _grids("learned-cosines", ["experiment"], ["experiment", "parameter"], cosines, CenteredNorm(0, 1))
+    yield _grids("learned-cosines", ["experiment", "parameter"], cosines, CenteredNorm(0, 1))
 
 
-def _matrices(found: Learned) -> Iterator[Figure]:
-    cells = [
-        cell
-        for model, parameter, one in found
-        for number, matrix in enumerate(one["heads"], 1)
-        for cell in _cells([model, parameter, f"head {number}"], matrix, range(len(matrix[0])))
-    ]
-    yield _grids("learned-matrices", ["experiment", "parameter"], ["experiment", "parameter", "head"], cells)
+def _matrices(parameters: Learned) -> Iterator[Figure]:
+    cells = []
+    for model, parameter, one in parameters:
+        for number, matrix in enumerate(one["heads"], 1):
+            cells += _cells([model, parameter, f"head {number}"], matrix, range(len(matrix[0])))
+    yield _grids("learned-matrices", ["experiment", "parameter", "head"], cells)
 
 
 def _cells(names: list[str], matrix: list[list[float]], labels: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -184,19 +179,19 @@ def _cells(names: list[str], matrix: list[list[float]], labels: Sequence[int]) -
     return [(*names, labels[i], labels[j], float(value)) for (i, j), value in np.ndenumerate(matrix)]
 
 
-def _grids(key: str, by: list[str], names: list[str], cells: list[tuple[Any, ...]], norm: Any = None) -> Figure:
-    """Grids of i and j with panels of the last name; the table has the means of their diagonals."""
+def _grids(key: str, names: list[str], cells: list[tuple[Any, ...]], norm: Normalize | None = None) -> Figure:
+    """Grids of i and j under the other names, with panels of the last one; the table has the means of diagonals."""
     drawn = pd.DataFrame(cells, columns=[*names, "i", "j", "value"])
     upper = drawn.assign(apart=drawn["j"] - drawn["i"]).query(f"0 <= apart < {MOST}")
     table = upper.groupby([*names, "apart"], sort=False)["value"].mean().reset_index()
     norm = norm or norm_of(drawn["value"], diverging=True)
     table = table.rename(columns={"apart": "j - i", "value": "mean"})
-    return Figure(key, table, _each(drawn, by, grids, "i", "j", "value", names[-1], norm))
+    return Figure(key, table, _each(drawn, names[:-1], grids, "i", "j", "value", names[-1], norm))
 
 
-def _numbers(found: Learned) -> Iterator[Figure]:
+def _numbers(parameters: Learned) -> Iterator[Figure]:
     rows = []
-    for model, parameter, one in found:
+    for model, parameter, one in parameters:
         if one["kind"] == "norm":
             text = f"{'×'.join(map(str, one['shape']))} values of norm {one['norm']:.3g}"
         else:

@@ -34,7 +34,7 @@ def learned(encodings: Mapping[Place, PositionEncoding]) -> list[dict[str, Any]]
     users = Counter(
         (stack, id(parameter)) for (stack, _), encoding in encodings.items() for parameter in encoding.parameters()
     )
-    found: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
+    described: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
     for (stack, layer), encoding in encodings.items():
         parameters = dict(encoding.named_parameters())
         for names, data in _described(encoding, goes_right=stack != "decoder"):
@@ -42,22 +42,21 @@ def learned(encodings: Mapping[Place, PositionEncoding]) -> list[dict[str, Any]]
             made_of = tuple(id(parameters[name]) for name in names)
             shared = all(users[stack, parameter] > 1 for parameter in made_of)
             about = {"stack": stack, "layer": None if shared else layer, "name": ", ".join(names)}
-            found.setdefault((stack, made_of), about | data)
-    return list(found.values())
+            described.setdefault((stack, made_of), about | data)
+    return list(described.values())
 
 
 @torch.no_grad()
 def learned_at_input(model: Any) -> list[dict[str, Any]]:
     """The learned position vectors at the input, with their gain, in the form of :func:`learned`; not sinusoids."""
-    found: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     for stack, part in (("encoder", model.encoder), ("decoder", model.decoder)):
         if isinstance(part.embed_positions, LearnedPositionalEmbedding):
             ((name, table),) = effective_parameters(part.embed_positions)
             vectors = table[part.embed_positions.padding_idx + 1 :][:LENGTH]
-            of = {"stack": stack, "layer": None, "name": f"embed_positions.{name}"}
-            positions = {"kind": "vectors by position", "positions": list(range(len(vectors)))}
-            found.append({**of, **positions, **_compared(vectors[None])})
-    return found
+            about = {"stack": stack, "layer": None, "name": f"embed_positions.{name}", "kind": "vectors by position"}
+            described.append({**about, "positions": list(range(len(vectors))), **_compared(vectors[None])})
+    return described
 
 
 @torch.no_grad()

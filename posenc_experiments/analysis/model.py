@@ -27,11 +27,7 @@ STACKS = ("encoder", "decoder", "cross")
 
 
 def analyse_model(
-    checkpoint: Path,
-    binarized: Path,
-    subset: str = "test",
-    sentences: int | None = None,
-    cpu: bool = False,
+    checkpoint: Path, binarized: Path, subset: str = "test", sentences: int | None = None, cpu: bool = False
 ) -> dict[str, Any]:
     """Analyses a checkpoint of this package on pairs of a binarized subset, with the references as the decoder's input.
 
@@ -62,8 +58,8 @@ def analyse_model(
     chosen, skipped = _choose(trained, dataset, sentences)
     if not len(chosen):
         raise RecipeError(f"{binarized}: {subset} has no sentence that {checkpoint} can take: name another subset.")
-    found = _analyse(trained, dataset, chosen) | {"skipped": skipped}
-    return dict(json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.6g}")))
+    figures = json.dumps(_analyse(trained, dataset, chosen) | {"skipped": skipped})
+    return dict(json.loads(figures, parse_float=lambda text: float(f"{float(text):.6g}")))
 
 
 @torch.no_grad()
@@ -95,12 +91,12 @@ def _analyse(trained: Trained, dataset: Any, chosen: np.ndarray) -> dict[str, An
         shift.add(inputs, output, source_is_real, target_is_real)
         tokens["source"] += int(source_is_real.sum())
         tokens["target"] += int(target_is_real.sum())
-    of_stacks = {stack: [layers[place] for place in layers if place[0] == stack] for stack in STACKS}
+    stacks = {stack: [layers[place] for place in layers if place[0] == stack] for stack in STACKS}
     return {
         "sentences": len(chosen),
         "tokens": tokens,
-        "attention": {stack: [layer.attention() for layer in found] for stack, found in of_stacks.items()},
-        "position_logits": {stack: [layer.position_logits() for layer in found] for stack, found in of_stacks.items()},
+        "attention": {stack: [layer.attention() for layer in own] for stack, own in stacks.items()},
+        "position_logits": {stack: [layer.position_logits() for layer in own] for stack, own in stacks.items()},
         "learned": [*learned_at_input(model), *learned(encodings)],
         "shift": shift.result(),
     }
@@ -112,13 +108,12 @@ def add_sentences(layer: LayerStatistics, observed: Observed, queries: Tensor, k
     Figures are computed on the CPU: they take many small steps.
     """
     shape = observed.logits.shape
-    seen = torch.ones(shape[2:], dtype=torch.bool).expand(shape[0], 1, *shape[2:])
-    if observed.forbidden is not None:
-        seen = (~observed.forbidden).expand(shape[0], 1, *shape[2:])
+    seen = torch.ones(shape[2:], dtype=torch.bool) if observed.forbidden is None else ~observed.forbidden
+    seen = seen.expand(shape[0], 1, *shape[2:])
     tensors = [tensor.cpu() for tensor in (observed.shares, observed.logits, observed.content, seen)]
     keys = keys.cpu() if layer.keys_are_words else torch.ones(shape[0], shape[3], dtype=torch.bool)
-    for of_queries, of_keys, sentence in zip(queries.cpu(), keys, zip(*tensors, strict=True), strict=True):
-        shares, logits, plain, visible = (tensor[:, of_queries][:, :, of_keys] for tensor in sentence)
+    for rows, columns, sentence in zip(queries.cpu(), keys, zip(*tensors, strict=True), strict=True):
+        shares, logits, plain, visible = (tensor[:, rows][:, :, columns] for tensor in sentence)
         layer.add(shares, logits, plain, visible[0])
 
 
@@ -132,7 +127,7 @@ def _choose(trained: Trained, dataset: Any, sentences: int | None) -> tuple[np.n
     return taken, skipped
 
 
-def _batches(dataset: Any, chosen: np.ndarray) -> list[Any]:
+def _batches(dataset: Any, chosen: np.ndarray) -> list[np.ndarray]:
     """Numbers of pairs of about one length."""
     longer = np.maximum(dataset.src_sizes, dataset.tgt_sizes)
     order = chosen[np.lexsort((dataset.src_sizes[chosen], longer[chosen]))].astype(np.int64)

@@ -25,12 +25,12 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
     """The page of experiments and of checkpoints without experiments.
 
     Args:
-        results: what `read_results` found of one corpus, pair and test set; None without experiments.
+        results: what `read_results` returns for one corpus, pair and test set; None without experiments.
         records: by the names of rows and checkpoints, the records of their seeds, of which the first model is shown.
         baseline: the number of the row that the others are compared with until the reader chooses another.
     """
-    found = {name: next((one["model"] for one in seeds if one["model"]), None) for name, seeds in records.items()}
-    figures = [*model_figures({name: model for name, model in found.items() if model})]
+    models = {name: next((one["model"] for one in seeds if one["model"]), None) for name, seeds in records.items()}
+    figures = [*model_figures({name: model for name, model in models.items() if model})]
     scores: dict[str, Any] = {}
     if results is not None:
         [rows] = pool(results)
@@ -41,8 +41,8 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         [table] = report([rows]).tables
         # all seeds of a row have the same flags
         positions = [cell(seeds[0]["position_parameters"], ",") for seeds in texts.values()]
-        columns = {**table.columns, "position parameters": positions}
-        columns |= {"difference": [""] * len(rows), "verdict": [""] * len(rows)}
+        empty = [""] * len(rows)
+        columns = {**table.columns, "position parameters": positions, "difference": empty, "verdict": empty}
         tested = compared_with_each(results, rows)
         decided = next((one for one in tested if one.tested), None)
         scores = {
@@ -53,8 +53,8 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
             "notes": [*table.notes, *(interval_notes([decided]) if decided is not None else [])],
             "data": {"names": list(texts), "compared": list(map(cells_of, tested)), **compare_systems(systems)},
         }
-        of_test = {name: [one["tests"][test] for one in seeds] for name, seeds in texts.items()}
-        figures = [length_figure(of_test), *figures]
+        scored = {name: [one["tests"][test] for one in seeds] for name, seeds in texts.items()}
+        figures = [length_figure(scored), *figures]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("posenc_experiments.analysis", "page"),
         autoescape=True,
@@ -63,15 +63,10 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         lstrip_blocks=True,
     )
     environment.filters |= {"cell": cell, "picture": picture}
-    return environment.get_template("page.html").render(
-        figures=figures,
-        texts=TEXTS,
-        scores=scores,
-        baseline=baseline,
-    )
+    return environment.get_template("page.html").render(figures=figures, texts=TEXTS, scores=scores, baseline=baseline)
 
 
-def cell(value: Any, form: str = ".4g") -> str:
+def cell(value: object, form: str = ".4g") -> str:
     """A number or a text of a table; a dash where there is none."""
     if value is None or value != value:
         return "–"

@@ -65,7 +65,10 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
         settings |= {"train_max_words": first.train_max_words, "tokenize": tokenizer_of(first.signature)}
         settings |= {"length_unit": unit(first.pair.split("-")[0])}
         record |= {"experiment": about, "fingerprint": first.fingerprint, "settings": settings}
-        inputs = fingerprint([_text_inputs(subject), versions, settings])
+        texts = [result.files[kind] for result in subject.results for kind in (SOURCES, REFERENCES, HYPOTHESES)]
+        read = [ExperimentDirectory(first.directory).command, *texts]
+        hashes = [[path.name, file_hash(path) if path.is_file() else None] for path in read]
+        inputs = fingerprint([hashes, versions, settings])
         if not _is_kept(known.get("text"), inputs):
             say("texts")
             tests = {result.test: _analyse_texts(result) for result in subject.results}
@@ -82,8 +85,7 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
 
             say("model")
             made_by |= {"inputs": inputs, "subset": data.subset, "vocabulary": data.vocabulary()}
-            found = analyse_model(subject.checkpoint, data.directory, data.subset, sentences, cpu=cpu)
-            known["model"] = made_by | found
+            known["model"] = made_by | analyse_model(subject.checkpoint, data.directory, data.subset, sentences, cpu)
     later = _read_record(subject.file)  # another call may have analysed the model meanwhile
     record = json.loads(json.dumps({**record, "model": (later if data is None else known).get("model")}))
     if record != later:
@@ -94,22 +96,15 @@ def analyse_subject(subject: Subject, sentences: int | None, cpu: bool, say: Cal
 def _read_record(path: Path) -> Record:
     """What an earlier call wrote; empty if there is nothing, or nothing whole."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
-def _is_kept(part: Any, inputs: str) -> bool:
+def _is_kept(part: object, inputs: str) -> bool:
     """Whether an earlier call made this part of a record from the same inputs."""
     return isinstance(part, dict) and part.get("inputs") == inputs
-
-
-def _text_inputs(subject: Subject) -> list[Any]:
-    paths = [ExperimentDirectory(subject.results[0].directory).command]
-    for result in subject.results:
-        paths += [result.files[kind] for kind in (SOURCES, REFERENCES, HYPOTHESES)]
-    return [[path.name, file_hash(path) if path.is_file() else None] for path in paths]
 
 
 def _analyse_texts(result: Result) -> Record:
@@ -129,7 +124,7 @@ def _position_parameters(result: Result) -> int | None:
 
     try:
         words = script_words(ExperimentDirectory(result.directory).command)
-        found = describe(result.arch, words[words.index("--arch") + 2 :])
+        counts = describe(result.arch, words[words.index("--arch") + 2 :])
     except ValueError:  # no --arch, or no model with these flags
         return None
-    return sum(found[part] for part in PARTS)
+    return sum(counts[part] for part in PARTS)

@@ -28,15 +28,15 @@ def ribes(hypothesis: Words, reference: Words) -> float:
 
 def align(hypothesis: Words, reference: Words) -> list[int]:
     """The place in the reference of each word that, alone or with its neighbours, occurs once in both sentences."""
-    found = []
+    places = []
     for place, word in enumerate(hypothesis):
         for left, right in _contexts(place, len(hypothesis)) if word in reference else ():
             context = hypothesis[place - left : place + right + 1]
             starts = _starts(context, reference)
             if len(starts) == 1 == len(_starts(context, hypothesis)):
-                found.append(starts[0] + left)
+                places.append(starts[0] + left)
                 break
-    return found
+    return places
 
 
 def _contexts(place: int, length: int) -> list[tuple[int, int]]:

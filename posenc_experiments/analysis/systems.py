@@ -8,6 +8,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
+from sacrebleu.metrics.helpers import extract_all_word_ngrams
 
 from posenc_experiments.analysis.texts import Texts
 
@@ -52,12 +53,8 @@ def compare_systems(systems: Sequence[Texts]) -> dict[str, Any]:
 
 def _correct(texts: Texts) -> Counter[tuple[str, ...]]:
     """How often a system gets each n-gram right: in a sentence at most as often as the reference has it."""
-    found: Counter[tuple[str, ...]] = Counter()
+    correct: Counter[tuple[str, ...]] = Counter()
     for hypothesis, reference in zip(*texts.words, strict=True):
-        found.update(_ngrams(hypothesis) & _ngrams(reference))
-    return found
-
-
-def _ngrams(words: Sequence[str]) -> Counter[tuple[str, ...]]:
-    sizes = range(1, LONGEST + 1)
-    return Counter(tuple(words[start : start + size]) for size in sizes for start in range(len(words) - size + 1))
+        one, other = (extract_all_word_ngrams(" ".join(words), 1, LONGEST)[0] for words in (hypothesis, reference))
+        correct.update(one & other)
+    return correct

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
     checkpoints = [path for path in paths if not path.is_dir()]
     if checkpoints and binarized is None:
         raise RecipeError(f"{checkpoints[0]} is a checkpoint: name the directory of fairseq-preprocess with --data.")
-    found: list[tuple[str, str, Path, Any]] = []
+    models: list[tuple[str, str, Path, Any]] = []
     # An experiment has a score for each test set.
     results = {result.directory: result for result in bleu_results(read_results(directories))} if directories else {}
     for directory, result in results.items():
@@ -94,13 +94,10 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
                 f"{directory}: {checkpoint.name}, or the binarized data that it was trained on, is not there or was "
                 "made again: run the stages train..average, or name the data with --data."
             )
-        found.append((setting_of(result).long_name, f"seed {result.seed}", checkpoint, data.directory))
-    found += [(path.name, str(path), path, binarized) for path in checkpoints]
-    several = Counter(name for name, *_ in found)
-    return [
-        Model(name if several[name] == 1 else f"{name} {which}", checkpoint, data)
-        for name, which, checkpoint, data in found
-    ]
+        models.append((setting_of(result).long_name, f"seed {result.seed}", checkpoint, data.directory))
+    models += [(path.name, str(path), path, binarized) for path in checkpoints]
+    names = Counter(name for name, *_ in models)
+    return [Model(name if names[name] == 1 else f"{name} {which}", *files) for name, which, *files in models]
 
 
 def score_targets(model: Model, pairs: Sequence[Pair], say: Callable[[str], None], cpu: bool = False) -> list[Scored]:
@@ -117,12 +114,14 @@ def score_targets(model: Model, pairs: Sequence[Pair], say: Callable[[str], None
         RecipeError: a side is empty or longer than the model accepts, or the prepared data is damaged.
     """
     trained = load_trained(model.checkpoint, model.data, cpu=cpu)
+
+    def encode(language: str, lines: Iterable[str]) -> list[list[str]]:
+        return list(prepare.subwords_of(model.data, language).encode(map(text.clean, lines)))
+
+    languages = trained.task.cfg
     sides = [
-        list(prepare.subwords_of(model.data, language).encode(map(text.clean, lines)))
-        for language, lines in (
-            (trained.task.cfg.source_lang, [pair.source for pair in pairs]),
-            (trained.task.cfg.target_lang, [pair.target for pair in pairs]),
-        )
+        encode(languages.source_lang, (pair.source for pair in pairs)),
+        encode(languages.target_lang, (pair.target for pair in pairs)),
     ]
     longest = trained.model.max_positions()
     for side, tokens, most in zip(("source", "target"), sides, longest, strict=True):

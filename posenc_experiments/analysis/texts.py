@@ -116,7 +116,7 @@ def by_length(texts: Texts, longest: int | None = None) -> list[dict[str, Any]]:
         texts: a test set and its translations.
         longest: the limit of the training's source lengths, at which a bucket ends; None if there is none.
     """
-    found = []
+    scores = []
     for first, last in buckets(texts.source_lengths, longest):
         inside = (first <= texts.source_lengths) & (texts.source_lengths <= last)
         sentences = int(inside.sum())
@@ -126,5 +126,5 @@ def by_length(texts: Texts, longest: int | None = None) -> list[dict[str, Any]]:
             score, samples = resample_statistics(numbers[inside], COMPUTE[name])
             ends = np.quantile(samples, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
             bucket[name] = [score, *map(float, ends)]
-        found.append(bucket)
-    return found
+        scores.append(bucket)
+    return scores

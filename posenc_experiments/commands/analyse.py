@@ -41,12 +41,7 @@ from posenc_experiments.experiment.experiment import Experiment
 )
 @data_option
 @click.option("--pair", metavar="en-de", help="Source and target language of --checkpoint.")
-@click.option(
-    "--sentences",
-    type=Count(),
-    metavar="N",
-    help="Models read N, spread over the test set.  [default: all]",
-)
+@click.option("--sentences", type=Count(), metavar="N", help="Models read N, spread over the test set.  [default: all]")
 @cpu_option
 @click.option("--no-models", is_flag=True, help="Analyse texts only.")
 def main(directories: tuple[Path, ...], checkpoints: tuple[Path, ...], no_models: bool, **options: Any) -> None:
@@ -71,9 +66,8 @@ def analyse_run(run: Run, experiments: list[Experiment]) -> None:
     directories = [experiment.directory for experiment in experiments]
     page, cpu = run.pair_results_dir / "analysis.html", not run.hardware.gpus
     if run.dry_run:
-        run.dry(
-            [*run.module("posenc_experiments"), "analyse", *(["--cpu"] if cpu else []), "--output", page, *directories]
-        )
+        options = ["--cpu"] * cpu
+        run.dry([*run.module("posenc_experiments"), "analyse", *options, "--output", page, *directories])
         return
     # Here, because it imports sacrebleu and matplotlib, which --help and --dry-run need not wait for.
     from posenc_experiments.analysis.analyse import analyse

@@ -61,9 +61,6 @@ def main(
         unit = "epoch" if last_epochs else "update"
         paths = tuple(checkpoints.last_checkpoints(paths[0], last, unit, up_to=up_to))
     checkpoints.average_checkpoints(
-        paths,
-        output,
-        allow_different_runs=allow_different_runs,
-        report=lambda path: click.echo(f"reading {path}"),
+        paths, output, allow_different_runs=allow_different_runs, report=lambda path: click.echo(f"reading {path}")
     )
     click.echo(f"wrote {output}: the average of {len(paths)} checkpoints")

@@ -72,11 +72,10 @@ def describe_run(settings: Settings) -> dict[str, Any]:
 
 def table(results: Sequence[Result]) -> str:
     """A Markdown table of one measure, with columns for each setting, and the reasons of refusals."""
-    columns = {"encoding": list(dict.fromkeys(one.encoding for one in results))}
-    for setting in dict.fromkeys(one.setting for one in results):
-        found = [one for one in results if one.setting == setting]
-        columns[f"{setting}: {found[0].unit}"] = [one.median() for one in found]
-        columns[f"ratio, {setting}"] = [one.ratio() for one in found]
+    columns: dict[str, list[str]] = {"encoding": list(dict.fromkeys(one.encoding for one in results))}
+    for one in results:
+        columns.setdefault(f"{one.setting}: {one.unit}", []).append(one.median())
+        columns.setdefault(f"ratio, {one.setting}", []).append(one.ratio())
     notes = [f"{one.encoding}, {one.setting}, refused: {one.refused}" for one in results if one.refused]
     return Table(columns, notes, results[0].measure).render("markdown")
 
@@ -145,13 +144,13 @@ def main(
         require_output(json_file, "figures.json", "--json")
     if options["device"] == "auto":
         options["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    if options["device"] == "cuda" and not torch.cuda.is_available():
-        raise click.UsageError("--device cuda: torch finds no GPU here; give --device cpu.")
-    if (options["device"], options["clock"]) == ("cuda", "cpu"):
-        raise click.UsageError("--clock cpu: CPU time leaves out the work of the GPU; give --clock wall.")
-    if options["device"] != "cuda" and "kernels" in measures:
-        raise click.UsageError("kernels are counted on a GPU only: leave the measure out, or count operations.")
     settings = Settings(flags=encodings[len(names) :], **options)
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError("--device cuda: torch finds no GPU here; give --device cpu.")
+    if (settings.device, settings.clock) == ("cuda", "cpu"):
+        raise click.UsageError("--clock cpu: CPU time leaves out the work of the GPU; give --clock wall.")
+    if settings.device != "cuda" and "kernels" in measures:
+        raise click.UsageError("kernels are counted on a GPU only: leave the measure out, or count operations.")
     if own := OWN_FLAGS & {word.partition("=")[0] for word in settings.flags}:
         raise click.UsageError(f"{', '.join(own)} after --: give the options of this command and ENCODINGS instead.")
     if threads is not None:
@@ -161,12 +160,12 @@ def main(
     click.echo("ratio to stock fairseq's transformer: median (quartiles); above 1 is faster, or more s and MiB\n")
     results: list[Result] = []
 
-    def keep(found: list[Result]) -> None:
+    def keep(measured: list[Result]) -> None:
         if json_file is not None:
-            write_json(json_file, {**run, "results": [asdict(result) for result in [*results, *found]]})
+            write_json(json_file, {**run, "results": [asdict(result) for result in [*results, *measured]]})
 
     for name in measures:
         click.echo(f"measuring {name} ...", err=True)
-        found = measure(name, settings, list(dict.fromkeys(names or ENCODINGS)), keep)
-        click.echo(table(found))
-        results += found
+        measured = measure(name, settings, list(dict.fromkeys(names or ENCODINGS)), keep)
+        click.echo(table(measured))
+        results += measured

@@ -43,11 +43,11 @@ def main(
     from posenc_experiments.analysis.targets import find_models
 
     contrasts = read_set(contrastive_set)
-    found = find_models(models, binarized)
+    loaded = find_models(models, binarized)
 
     def say(words: str) -> None:
         click.echo(f"contrast: {words}", err=True)
 
-    results = [preferences(model, contrasts, normalize, say, cpu) for model in found]
-    names = [model.name for model in found]
+    results = [preferences(model, contrasts, normalize, say, cpu) for model in loaded]
+    names = [model.name for model in loaded]
     click.echo(report(contrastive_set.name, names, contrasts, results, normalize).format(style), nl=False)

@@ -41,9 +41,9 @@ def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     args = Namespace(**numbers)
     ARCH_CONFIG_REGISTRY[f"transformer_sinusoidal_{size}"](args)
     encoder, decoder = args.encoder_embed_dim, args.decoder_embed_dim
-    of_encoder = args.encoder_layers * (4 * encoder**2 + 2 * encoder * args.encoder_ffn_embed_dim)
-    of_decoder = args.decoder_layers * (8 * decoder**2 + 2 * decoder * args.decoder_ffn_embed_dim)
-    return int(of_encoder + of_decoder + decoder * vocabulary)
+    source = args.encoder_layers * (4 * encoder**2 + 2 * encoder * args.encoder_ffn_embed_dim)
+    target = args.decoder_layers * (8 * decoder**2 + 2 * decoder * args.decoder_ffn_embed_dim)
+    return int(source + target + decoder * vocabulary)
 
 
 def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Estimate]:

@@ -4,7 +4,6 @@ These are settings, commands, translations, scores and analyses, but not checkpo
 """
 
 import shlex
-from itertools import groupby
 from pathlib import Path
 
 import click
@@ -13,16 +12,10 @@ from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import require_directory
 from posenc_experiments.evaluation.kept import SUFFIX, pack, require_same
 from posenc_experiments.evaluation.results import read_results
-from posenc_experiments.experiment.layout import (
-    HISTORICAL,
-    HYPOTHESES,
-    SACREBLEU,
-    SENTENCES,
-    ExperimentDirectory,
-    find_experiments,
-)
+from posenc_experiments.experiment import layout
+from posenc_experiments.experiment.layout import ExperimentDirectory
 
-KEPT = (HYPOTHESES, SACREBLEU, HISTORICAL, SENTENCES)  # of each test set
+KEPT = (layout.HYPOTHESES, layout.SACREBLEU, layout.HISTORICAL, layout.SENTENCES)  # of each test set
 
 
 @click.command()
@@ -38,22 +31,21 @@ def main(output: Path, results: Path) -> None:
     """
     require_directory(results, "RESULTS")
     output, target = output.resolve(), results.resolve()
-    found = sorted(find_experiments(output))
-    finished = [one for one in found if ExperimentDirectory(one).test_files([SACREBLEU])]
+    experiments = sorted(layout.find_experiments(output))
+    finished = [one for one in experiments if ExperimentDirectory(one).test_files([layout.SACREBLEU])]
     if not finished or finished == [output]:
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
     if output.is_relative_to(target) or target.is_relative_to(output):
         raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")
     read_results(finished)  # refuses damaged files
     archives: dict[Path, dict[str, bytes]] = {}
-    for place, seeds in groupby(finished, lambda one: one.parent.relative_to(output)):
-        kept = archives[results / f"{place}{SUFFIX}"] = {}
-        for experiment in seeds:
-            files = ExperimentDirectory(experiment)
-            for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
-                if file.is_file():
-                    kept[f"{experiment.name}/{file.name}"] = file.read_bytes()
-            kept[f"{experiment.name}/{files.command.name}"] = _command(experiment, output).encode()
+    for experiment in finished:
+        files, place = ExperimentDirectory(experiment), experiment.parent.relative_to(output)
+        kept = archives.setdefault(results / f"{place}{SUFFIX}", {})
+        for file in (files.about, files.summary, files.analysis, *files.test_files(KEPT)):
+            if file.is_file():
+                kept[f"{experiment.name}/{file.name}"] = file.read_bytes()
+        kept[f"{experiment.name}/{files.command.name}"] = _command(experiment, output).encode()
     for archive, kept in archives.items():
         require_same(archive, kept)
     for archive, kept in archives.items():

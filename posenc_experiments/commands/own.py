@@ -74,18 +74,18 @@ def main(
         plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
         proposed = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._") or "mine"
         raise RecipeError(f"--name: {error}; give another one, such as --name {proposed}.") from None
-    found = {split: read_set(files) for split, files in splits.items()}
-    chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(found[TRAIN][0], size)
+    sets = {split: read_set(files) for split, files in splits.items()}
+    chosen = choose_settings(0, size) if conf == "small" else conf or choose_settings(sets[TRAIN][0], size)
     path = find_conf(find_recipe("own"), chosen)
     tests = [split for split in splits if split not in (TRAIN, VALID)]
     for test in tests:
         if (documents := find_documents(text, test)) is not None:
-            read_documents(documents, test, found[test][0])
-    checksums = ", ".join(f"{split}: {checksum}" for split, (_, checksum) in found.items())
+            read_documents(documents, test, sets[test][0])
+    checksums = ", ".join(f"{split}: {checksum}" for split, (_, checksum) in sets.items())
     corpus = {"name": name, "pairs": pair, "text": text, "tests": " ".join(tests), "downloads": f"{name}/text/{pair}"}
     derived = [f"corpus.{key}={value}" for key, value in {**corpus, "checksums": f"{{{checksums}}}"}.items()]
     derived += [f"model.size={size}"] if size is not None else []
-    click.echo(f"{text}: {', '.join(f'{split} {count:,}' for split, (count, _) in found.items())} pairs of {pair}")
+    click.echo(f"{text}: {', '.join(f'{split} {count:,}' for split, (count, _) in sets.items())} pairs of {pair}")
     why = "--conf" if conf else "by the number of training pairs; --conf chooses others"
     click.echo(f"settings: {path} ({why})")
     run_conf(path, pair=pair, overrides=(*derived, *overrides), **options)

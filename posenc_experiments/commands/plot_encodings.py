@@ -59,15 +59,12 @@ def build(name: str) -> tuple[PositionEncoding, str]:
     options = {option: value for option, value in known.items() if option not in idle}
     encoding = build_encoding(name, HEADS, WIDTH, **options).double()
     described = [f"{option} = {value}" for option, value in options.items()]
+    tables = [(module, table) for module in encoding.modules() for table in module.parameters(False) if table.dim() > 1]
     with torch.no_grad():
-        for module in encoding.modules():
+        for module, table in tables:
             std = module.in_features**-0.5 if isinstance(module, torch.nn.Linear) else 1.0
-            for parameter in module.parameters(recurse=False):
-                if parameter.dim() > 1:
-                    parameter.add_(torch.randn_like(parameter), alpha=std)
-        if any(parameter.dim() > 1 for parameter in encoding.parameters()):
-            described.append("noise on the initial tables")
-    return encoding, ", ".join(described)
+            table.add_(torch.randn_like(table), alpha=std)
+    return encoding, ", ".join(described + ["noise on the initial tables"] * bool(tables))
 
 
 def panels_of(encoding: PositionEncoding) -> list[Panels]:
@@ -93,10 +90,16 @@ def panels_of(encoding: PositionEncoding) -> list[Panels]:
             middle = length // 2
             one_hot = torch.eye(length, dtype=torch.float64)[:, None, None, :]  # sentence s attends to key s
             added = encoding.context(one_hot.expand(-1, HEADS, length, -1), positions)  # (S, H, T, d)
-            vectors = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
-            panels.append(Panels(vectors, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
-        if encoding.facts.input_positions != "none":
-            panels += input_panels(encoding.facts.input_positions)
+            added_to = f'vector added to the value of key j, as the query "{WORDS[middle]}" sees it'
+            panels.append(Panels(added_to, *by_head(added[:, :, middle].transpose(0, 1)), "key j", "dimension"))
+        if (kind := encoding.facts.input_positions) != "none":
+            module = PositionalEmbedding(length, HEADS * WIDTH, padding_idx=1, learned=kind == "learned")
+            vectors = module(torch.full((1, length), 4)).double()  # any token that is not padding
+            products = vectors @ vectors.transpose(1, 2)
+            panels += [
+                Panels(f"{kind} vectors added to the embeddings", [""], vectors, "position", "dimension"),
+                Panels("their inner products", [""], products, "position i", "position j"),
+            ]
     if effect.abs().max() > 1e-12 or not panels:
         columns = "mixture c" if encoding.facts.projects_length else "key j"
         panels.insert(0, Panels(title, *by_head(effect), "query i", columns))
@@ -110,32 +113,21 @@ def by_head(matrices: Tensor) -> tuple[list[str], Tensor]:
     return [f"head {head + 1}" for head in range(len(matrices))], matrices
 
 
-def input_panels(kind: str) -> list[Panels]:
-    """The vectors that fairseq adds to the embeddings of encoder and decoder, and their inner products."""
-    module = PositionalEmbedding(len(WORDS), HEADS * WIDTH, padding_idx=1, learned=kind == "learned")
-    vectors = module(torch.full((1, len(WORDS)), 4)).double()  # any token that is not padding
-    return [
-        Panels(f"{kind} vectors added to the embeddings", [""], vectors, "position", "dimension"),
-        Panels("their inner products", [""], vectors @ vectors.transpose(1, 2), "position i", "position j"),
-    ]
-
-
 def draw(name: str, path: Path) -> None:
     """Writes the picture of one encoding; one version of matplotlib always writes the same bytes."""
     from matplotlib.figure import Figure  # it logs at its import, as fairseq told all libraries to
 
     encoding, described = build(name)
-    found = panels_of(encoding)
-    widest = max(len(panels.names) for panels in found)
-    figure = Figure(figsize=(1.5 + 2.1 * max(widest, 2), 3.2 * len(found) + 0.5), layout="constrained")
+    rows = panels_of(encoding)
+    widest = max(len(panels.names) for panels in rows)
+    figure = Figure(figsize=(1.5 + 2.1 * max(widest, 2), 3.2 * len(rows) + 0.5), layout="constrained")
     figure.suptitle(f"{name} ({described})" if described else name, fontsize=10)
-    subfigures = figure.subfigures(len(found), 1, squeeze=False)[:, 0]
-    for part, panels in zip(subfigures, found, strict=True):
+    subfigures = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
+    for part, panels in zip(subfigures, rows, strict=True):
         part.suptitle(panels.title, fontsize=10)
         axes = part.subplots(1, len(panels.names), squeeze=False)[0]
-        limit = float(panels.matrices.abs().max()) or 1.0
+        limit, wide = float(panels.matrices.abs().max()) or 1.0, panels.columns == "dimension"
         for ax, title, matrix in zip(axes, panels.names, panels.matrices, strict=True):
-            wide = "dimension" in panels.columns
             image = ax.imshow(matrix.numpy(), "RdBu_r", vmin=-limit, vmax=limit, aspect="auto" if wide else "equal")
             ax.set_title(title, fontsize=10)
             ax.set_xlabel(panels.columns, fontsize=9)
@@ -152,17 +144,12 @@ def draw(name: str, path: Path) -> None:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Directory of the pictures.",
-)
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Directory of the pictures.")
 def main(names: tuple[str, ...], output: Path) -> None:
     """Plots how the encodings NAMES, by default all, change attention: NAME.png for each."""
     logging.disable(logging.WARNING)  # libraries log at their import, and matplotlib each font
     require_directory(output, "--output")
-    for name in names:
+    for name in names:  # refuses a wrong name before the first picture
         find_encoding(name)
     for name in names or ENCODINGS:
         draw(name, output / f"{name}.png")

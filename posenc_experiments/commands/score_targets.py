@@ -48,9 +48,8 @@ def main(model: Path, pairs: Path, binarized: Path | None, cpu: bool, output: Pa
     scores = score_targets(models[0], wanted, say, cpu)
     lines = ["line\ttarget\tlog_probability\tlength\ttokens\ttoken_log_probabilities"]
     for pair, (tokens, values) in zip(wanted, scores, strict=True):
-        of_tokens = " ".join(f"{value:.6f}" for value in values)
-        cells = [pair.line, pair.number, f"{values.sum():.6f}", len(tokens), " ".join(tokens), of_tokens]
-        lines.append("\t".join(map(str, cells)))
+        scored = " ".join(f"{value:.6f}" for value in values)
+        lines.append(f"{pair.line}\t{pair.number}\t{values.sum():.6f}\t{len(tokens)}\t{' '.join(tokens)}\t{scored}")
     table = "".join(f"{line}\n" for line in lines)
     if output is None:
         click.echo(table, nl=False)

@@ -24,10 +24,10 @@ def with_before(lines: Iterable[AnyStr], documents: Path | None, between: AnyStr
     if documents is None:
         yield from lines
         return
-    before, of = None, None
+    before, its_document = None, None
     for line, document in zip(lines, read_lines(documents), strict=True):
-        yield line if before is None or of != document else before + between + line
-        before, of = line, document
+        yield line if before is None or its_document != document else before + between + line
+        before, its_document = line, document
 
 
 def encode(subwords: Subwords, lines: Iterable[str]) -> list[tuple[Tokens, Tokens]]:
@@ -39,14 +39,14 @@ def encode(subwords: Subwords, lines: Iterable[str]) -> list[tuple[Tokens, Token
     parts = [line.rpartition("\t") for line in lines]
     befores, sentences = [part[0] for part in parts], [part[2] for part in parts]
     encoded: Iterable[Tokens] = subwords.encode(befores) if any(befores) else [[]] * len(befores)
-    found = list(zip(encoded, subwords.encode(sentences), strict=True))
-    for _, tokens in found:
+    pairs = list(zip(encoded, subwords.encode(sentences), strict=True))
+    for _, tokens in pairs:
         if symbols := SYMBOLS.intersection(tokens):
             raise RecipeError(
                 f"'{symbols.pop()}' is a symbol of fairseq's dictionaries, not a word: replace it, or write "
                 f"prepare.subwords = sentencepiece; it is in the text '{' '.join(tokens)}'."
             )
-    return found
+    return pairs
 
 
 def join(sides: Sequence[tuple[Tokens, Tokens]], limit: int) -> list[Tokens]:

@@ -40,10 +40,10 @@ def said_of_training(counts: Counts, settings: Prepare, source: str) -> str:
     return "; ".join(said + ([f"{counts['joined']:,} joined with the pair before"] if counts["joined"] else []))
 
 
-def said_of_test(found: Mapping[str, Any], settings: Prepare) -> str:
+def said_of_test(facts: Mapping[str, Any], settings: Prepare) -> str:
     """The `lines` of a validation or test set, and the line numbers of each of NOTES, as sentences."""
-    said = [f"{found['lines']:,} pairs"]
+    said = [f"{facts['lines']:,} pairs"]
     for name, note in NOTES.items():
-        if numbers := found[name]:
+        if numbers := facts[name]:
             said.append(f"{len(numbers):,} {note.format(first=numbers[0], **asdict(settings))}")
     return "; ".join(said)

@@ -52,21 +52,18 @@ def add_documents(run: Run) -> None:
         given = next(filter(None, (find_documents(place, test) for place in places)), None)
         if given is not None:
             with text.open_raw(given) as file:
-                found: bytes | None = file.read()
+                names: bytes | None = file.read()
         else:
-            found = before or _archived_documents(run, test)
-        if found is not None and found != before and os.access(path.parent, os.W_OK):
+            names = before or _archived_documents(run, test)
+        if names is not None and names != before and os.access(path.parent, os.W_OK):
             with atomic_path(path) as temporary:
-                temporary.write_bytes(found)
+                temporary.write_bytes(names)
 
 
 def _archived_documents(run: Run, test: str) -> bytes | None:
     """The documents that the SGM of a test set's source names, or else that of its target; None if there are none."""
-    if run.recipe.corpus.sources is None:
-        return None
-    rows = [row for row in wanted_sources(run) if row.split == test]
-    for row in sorted(rows, key=lambda row: row.language != run.source):
-        if row.member is not None and row.member.endswith(SGM):
+    for row in sorted(wanted_sources(run), key=lambda row: row.language != run.source):
+        if row.split == test and row.member is not None and row.member.endswith(SGM):
             with suppress(RecipeError):  # the archive may have been deleted after the preparation
                 for _, file in open_members(archive_path(run, row.archive), [row.member]):
                     if names := documents_of_segments(file):

@@ -20,7 +20,7 @@ from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.data import own_text
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.data.prepared import download_dir
-from posenc_experiments.data.sources import Archive, pair_tests, wanted_archives
+from posenc_experiments.data.sources import Archive, all_splits, wanted_archives
 
 ATTEMPTS = 4  # in a row without progress
 NAMES = {"sha256": "SHA-256", "md5": "MD5"}
@@ -31,13 +31,9 @@ def archive_path(run: Run, name: str) -> Path:
     """The downloaded file of an archive, from any of its alternatives."""
     rows, folder = wanted_archives(run)[name], download_dir(run)
     for row in rows:
-        if _is_verified(folder, row):
+        if is_done(folder, str(row.path), row.checksum):
             return folder / row.path
     raise RecipeError(f"{folder / rows[0].path} is missing, or not verified yet: run the stage download.")
-
-
-def _is_verified(folder: Path, row: Archive) -> bool:
-    return is_done(folder, str(row.path), row.checksum)
 
 
 def download(run: Run) -> None:
@@ -59,9 +55,8 @@ def _make_text(run: Run) -> None:
         else:
             run.say(f"# copy the text of {origin} to {directory}")
         return
-    splits = (*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run))
     sides = (run.source, run.target, *[DOCUMENTS] * run.recipe.prepare.context)
-    names = [f"{split}.{side}" for split in splits for side in sides]
+    names = [f"{split}.{side}" for split in all_splits(run) for side in sides]
     with locked(directory.parent):
         if is_done(directory, "download") and all((directory / name).is_file() for name in names):
             run.say("download: done before")
@@ -105,7 +100,8 @@ def _fetch_archives(run: Run) -> None:
         return
 
     def missing() -> list[list[Archive]]:
-        return [rows for rows in archives.values() if not any(_is_verified(folder, row) for row in rows)]
+        lists = archives.values()
+        return [rows for rows in lists if not any(is_done(folder, str(row.path), row.checksum) for row in rows)]
 
     if not missing():  # checked before locking, so that runs that only read do not exclude each other
         run.say("download: done before")
@@ -130,9 +126,8 @@ def _find(run: Run, rows: list[Archive]) -> Archive | None:
     source, faults = run.source_dir, list[str]()
     for row in rows:
         final = download_dir(run) / row.path
-        for path in (final, *([source / row.path, source / row.file] if source else [])):
-            if not path.is_file():
-                continue
+        places = [final, *([source / row.path, source / row.file] if source else [])]
+        for path in filter(Path.is_file, places):
             if fault := mismatch(path, row):
                 faults.append(f"{path} {fault}")
                 run.say(f"download: {faults[-1]}")
@@ -176,9 +171,9 @@ def mismatch(path: Path, row: Archive) -> str:
     if row.bytes is not None and (size := size_of(path)) != row.bytes:
         return f"has {size:,} bytes instead of {row.bytes:,}: it is not the file this recipe was made for"
     method, wanted = row.checksum.split(":")
-    if (found := file_hash(path, method)) == wanted:
+    if (own := file_hash(path, method)) == wanted:
         return ""
-    return f"has {NAMES[method]} {found} instead of {wanted}: it is damaged or another version"
+    return f"has {NAMES[method]} {own} instead of {wanted}: it is damaged or another version"
 
 
 def part_path(final: Path) -> Path:

@@ -37,17 +37,17 @@ def find_splits(directory: Path, pair: str) -> Splits:
     sides, names = pair.split("-"), sorted(name for name in os.listdir(directory) if not IS_DOCUMENTS.search(name))
     ending = rf"\.({'|'.join(sides)}|{TSV})(\.gz)?"
     form = re.compile(rf"({TRAIN}|{VALID}|{TEST}[\w.-]*){ending}")
-    found: dict[str, list[tuple[str, Path]]] = {TRAIN: [], VALID: []}
+    sets: dict[str, list[tuple[str, Path]]] = {TRAIN: [], VALID: []}
     for match in filter(None, map(form.fullmatch, names)):
-        found.setdefault(match[1], []).append((match[2], directory / match[0]))
+        sets.setdefault(match[1], []).append((match[2], directory / match[0]))
     for name in names:
         if re.fullmatch(rf"{TEST}.*{ending}", name) and not form.fullmatch(name):
             raise RecipeError(f"{directory / name}: rename it; a test set's name is of letters, digits, '.', '_', '-'.")
     # A test set that also has other languages may belong to another pair, so it is left out.
-    known = {path.name for files in found.values() for _, path in files}
+    known = {path.name for files in sets.values() for _, path in files}
     foreign = {name.removesuffix(".gz").rpartition(".")[0] for name in names if name not in known} - {TRAIN, VALID}
     splits, missing = Splits(), list[str]()
-    for split, files in found.items():
+    for split, files in sets.items():
         kinds = dict(files)
         if len(kinds) < len(files) or (TSV in kinds and len(kinds) > 1):
             raise RecipeError(f"{directory} has {' and '.join(path.name for _, path in files)}: remove all but one.")
@@ -119,13 +119,13 @@ def read_set(files: Sequence[Path], paths: Sequence[Path] = (NOWHERE, NOWHERE)) 
     with open(paths[0], "wb") as left, open(paths[1], "wb") as right:
         while batch := list(islice(pairs, BATCH)):
             count += len(batch)
-            for lines, found, file in zip(zip(*batch, strict=True), sums, (left, right), strict=True):
+            for lines, checksum, file in zip(zip(*batch, strict=True), sums, (left, right), strict=True):
                 data = b"".join(line + b"\n" for line in lines)
-                found.update(data)
+                checksum.update(data)
                 file.write(data)
     if not count:
         raise RecipeError(f"{files[0]} is empty: write its text to it.")
-    return count, fingerprint([found.hexdigest() for found in sums])[:16]
+    return count, fingerprint([checksum.hexdigest() for checksum in sums])[:16]
 
 
 def copy(run: Run, directory: Path) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.subprocesses import die_with_parent
 
+T = TypeVar("T")
 R = TypeVar("R")
 KILLED = (
     "A process of the stage prepare was killed, perhaps because memory ran out: run again, with fewer --cpus or a "
@@ -20,7 +21,7 @@ KILLED = (
 AHEAD = 2  # batches per worker that are read ahead of the first result
 
 
-def in_order(function: Callable[[Any], R], items: Iterable[Any], workers: int) -> Iterator[R]:
+def in_order(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
     """`map` in `workers` processes; one worker means this process."""
     if workers == 1:
         yield from map(function, items)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import islice, product, takewhile
+from itertools import chain, islice, product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from posenc_experiments.data.download import archive_path
 from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
 from posenc_experiments.data.raw import documents, extract, members, raw_files
-from posenc_experiments.data.sources import pair_tests, wanted_sources
+from posenc_experiments.data.sources import pair_tests, split_sources
 from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
@@ -131,22 +131,19 @@ def _compare_lines(run: Run, split: str, sizes: list[int]) -> list[str]:
 
     It is always printed, as training accepts lost lines.
     """
-    rows = [row for row in wanted_sources(run) if (row.split, row.language) == (split, run.source)]
+    rows = split_sources(run, split, run.source)
     return [
-        f"warning: {split}: {found:,} pairs here, but {row.lines:,} are known ({run.recipe.corpus.sources})"
-        for row, found in zip(rows, sizes, strict=bool(rows))
-        if row.lines not in (None, found)
+        f"warning: {split}: {size:,} pairs here, but {row.lines:,} are known ({run.recipe.corpus.sources})"
+        for row, size in zip(rows, sizes, strict=bool(rows))
+        if row.lines not in (None, size)
     ]
 
 
 def _clean(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
     sizes: dict[str, list[int]] = {split: [] for split in corpus.train_splits(run.pair)}
-    batches = (
-        batch
-        for split, found in sizes.items()
-        for batch in clean.read_batches(raw_files(run, work / "extract", split), found)
-    )
+    parts = {split: raw_files(run, work / "extract", split) for split in sizes}
+    batches = chain.from_iterable(clean.read_batches(parts[split], read) for split, read in sizes.items())
     function = partial(clean.clean_batch, settings=settings, source=run.source)
     counts = _write(run, directory, in_order(function, batches, run.hardware.cpus))
     if counts["bad_utf8"] > MOST_BAD_UTF8 * counts["read"]:
@@ -156,7 +153,7 @@ def _clean(run: Run, work: Path, directory: Path) -> dict[str, Any]:
             f"{corpus.text or download_dir(run)}."
         )
     _require_kept(run, counts)
-    said = [warning for split, found in sizes.items() for warning in _compare_lines(run, split, found)]
+    said = [warning for split, read in sizes.items() for warning in _compare_lines(run, split, read)]
     return {"counts": counts, "said": said}
 
 
@@ -173,16 +170,13 @@ def _require_kept(run: Run, counts: Counts) -> None:
 def _write(run: Run, directory: Path, batches: Iterable[clean.Cleaned]) -> Counts:
     """Writes both sides of all batches of training text in order, and returns the sum of their counts."""
     counts = Counts()
-    with (
-        open(directory / f"train.{run.source}", "wb") as left,
-        open(directory / f"train.{run.target}", "wb") as right,
-    ):
-        for one, other, found in batches:
+    with open(directory / f"train.{run.source}", "wb") as left, open(directory / f"train.{run.target}", "wb") as right:
+        for one, other, more in batches:
             left.write(one)
             right.write(other)
-            if first := found.pop("first_bad_utf8", 0):
+            if first := more.pop("first_bad_utf8", 0):
                 counts.setdefault("first_bad_utf8", counts["read"] + first)
-            counts.update(found)
+            counts.update(more)
     return counts
 
 
@@ -223,11 +217,10 @@ def learn_from(
             if not resizes or limit is None:
                 raise
             least, most = int(limit["least"] or least), int(limit["most"] or most)
-            # Of the largest number, a half or more are parts of words, or of sentences without blanks, that are tokens
-            # as a whole, and most tokens occur once.
-            if not most:
-                size = settings.vocabulary + least
-            else:
+            size = settings.vocabulary + least
+            if most:
+                # Of the largest number, a half or more are parts of words, or of sentences without blanks, that are
+                # tokens as a whole, and most tokens occur once.
                 size = most // 4 if most // 4 >= least else min(most // 4 + least, most)
 
 
@@ -266,10 +259,8 @@ def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     counts = Counts({**cleaned["counts"], "kept": 0})
     counts.update(_write(run, directory, in_order(function, batches, run.hardware.cpus)))
     _require_kept(run, counts)
-    said = [
-        f"{' '.join(corpus.train_splits(run.pair))}: {said_of_training(counts, settings, run.source)}",
-        *cleaned["said"],
-    ]
+    splits = " ".join(corpus.train_splits(run.pair))
+    said = [f"{splits}: {said_of_training(counts, settings, run.source)}", *cleaned["said"]]
     if settings.changes:
         said.append(f"the model's text: {', '.join(settings.changes)}; references are unchanged")
     said += read_json(work / "learn.json")
@@ -305,7 +296,7 @@ def _encode_eval(run: Run, work: Path, directory: Path, name: str, split: str) -
         "empty_source": [number for number, source, _ in numbered if not source],
         "empty_target": [number for number, _, target in numbered if not target],
         "cut": [number for number, *both in numbered if max(map(len, both)) > limit],
-        "other_form": subwords.of_other_form(references, settings),
+        "other_form": subwords.lines_of_other_form(references, settings),
     }
 
 
@@ -343,8 +334,8 @@ def _binarize(run: Run, work: Path, directory: Path) -> None:
     lines = {"train": facts["train"]["kept"], **{name: one["lines"] for name, one in facts["evaluation"].items()}}
     for (name, count), side in product(lines.items(), (run.source, run.target)):
         path = prepared.index_file(directory, name, run.pair, side)
-        if (found := len(prepared.read_sizes(path))) != count:  # then references and translations would not be aligned
-            raise RecipeError(f"{path} has {found:,} of the {count:,} lines of its text: run the stage prepare again.")
+        if (size := len(prepared.read_sizes(path))) != count:  # then references and translations would not be aligned
+            raise RecipeError(f"{path} has {size:,} of the {count:,} lines of its text: run the stage prepare again.")
 
 
 def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
@@ -352,11 +343,11 @@ def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
     words = [*run.module("fairseq_cli.preprocess"), "--source-lang", run.source, "--target-lang", run.target]
     words += ["--trainpref", str(tokens / "train"), "--validpref", str(tokens / "valid")]
     words += ["--testpref", tests, "--destdir", str(directory), "--workers", str(run.hardware.cpus)]
-    return [*words, *(["--joined-dictionary"] if run.recipe.prepare.joined_dictionary else [])]
+    return words + ["--joined-dictionary"] * run.recipe.prepare.joined_dictionary
 
 
 #: the steps, in order; each fills a directory and returns facts, for JSON
-STEPS: dict[str, Callable[[Run, Path, Path], Any]] = {
+STEPS: dict[str, Callable[[Run, Path, Path], object]] = {
     "extract": _extract,
     "evaluation": _evaluation,
     "clean": _clean,

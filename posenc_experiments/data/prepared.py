@@ -16,7 +16,7 @@ from posenc_experiments.base.files import file_hash, fingerprint, not_default
 from posenc_experiments.base.languages import is_unspaced, unit
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
-from posenc_experiments.data.sources import pair_tests, wanted_archives, wanted_sources
+from posenc_experiments.data.sources import all_splits, pair_tests, wanted_archives, wanted_sources
 
 # The index of fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then the
 # sentences' sizes as int32.
@@ -46,18 +46,13 @@ def contents(run: Run, splits: Iterable[str]) -> list[dict[str, Any]]:
     if corpus.text is not None:
         return [{"text": corpus.checksums.get(split)} for split in splits]
     rows, archives = wanted_sources(run), wanted_archives(run)
-    # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
-    return [
-        {
-            side: [
-                " ".join(filter(None, [archives[row.archive][0].checksum, row.member]))
-                for row in rows
-                if (row.split, row.language) == (split, side)
-            ]
-            for side in (run.source, run.target)
-        }
-        for split in splits
-    ]
+
+    def identities(split: str, side: str) -> list[str]:
+        chosen = [row for row in rows if (row.split, row.language) == (split, side)]
+        # Of an archive's rows, only the first counts, so that adding a mirror does not change the identity.
+        return [" ".join(filter(None, [archives[row.archive][0].checksum, row.member])) for row in chosen]
+
+    return [{side: identities(split, side) for side in (run.source, run.target)} for split in splits]
 
 
 @cache
@@ -70,18 +65,18 @@ def _generation(generator: Path, options: str) -> str:
 
 def changed_settings(run: Run) -> dict[str, Any]:
     """The settings of `prepare` and versions of libraries that differ from their defaults, for fingerprints."""
-    found = not_default(run.recipe.prepare)
-    found |= dict(text_libraries(run.recipe.prepare).items() - TEXT_LIBRARIES.items())
-    limited = found.keys() & {"train_min_words", "train_max_words"}
-    return found | ({"length_unit": unit(run.source)} if limited and is_unspaced(run.source) else {})
+    changed = not_default(run.recipe.prepare)
+    changed |= dict(text_libraries(run.recipe.prepare).items() - TEXT_LIBRARIES.items())
+    if is_unspaced(run.source) and changed.keys() & {"train_min_words", "train_max_words"}:
+        changed["length_unit"] = unit(run.source)
+    return changed
 
 
 def inputs(run: Run) -> str:
     """The fingerprint of all that prepared data depends on: text, pair, splits and settings."""
     corpus = run.recipe.corpus
     splits = [corpus.train_splits(run.pair), corpus.valid, pair_tests(run)]
-    found = contents(run, dict.fromkeys((*splits[0], corpus.valid, *splits[2])))
-    return fingerprint([found, run.pair, splits, changed_settings(run)])
+    return fingerprint([contents(run, dict.fromkeys(all_splits(run))), run.pair, splits, changed_settings(run)])
 
 
 def test_inputs(run: Run) -> str:
@@ -92,11 +87,11 @@ def test_inputs(run: Run) -> str:
 def download_dir(run: Run) -> Path:
     """The unchanged files of the corpus; archives are shared by all pairs and by recipes that name one directory."""
     corpus = run.recipe.corpus
-    found = run.data_dir / corpus.downloads
+    directory = run.data_dir / corpus.downloads
     if corpus.sources is not None:
-        return found
+        return directory
     made = corpus.checksums if corpus.text is not None else contents(run, [""])[0]
-    return found.with_name(f"{found.name}-{fingerprint(made)[:8]}")
+    return directory.with_name(f"{directory.name}-{fingerprint(made)[:8]}")
 
 
 def prepared_dir(run: Run) -> Path:
@@ -123,7 +118,7 @@ def require(run: Run) -> None:
         )
 
 
-def read_sizes(path: Path) -> NDArray[Any]:
+def read_sizes(path: Path) -> NDArray[np.int32]:
     """The number of tokens of each sentence of a binarized file, </s> included; RecipeError if the file is damaged."""
     with open(path, "rb") as index:
         head = index.read(HEADER.size)
@@ -141,6 +136,6 @@ def index_file(binarized: Path, split: str, pair: str, side: str) -> Path:
 
 def longest(run: Run, split: str) -> tuple[int, int]:
     """The numbers of tokens of the longest source and of the longest target sentence, </s> included."""
-    files = (index_file(binarized_dir(run), split, run.pair, side) for side in (run.source, run.target))
+    files = [index_file(binarized_dir(run), split, run.pair, side) for side in (run.source, run.target)]
     source, target = (int(read_sizes(path).max(initial=0)) for path in files)
     return source, target

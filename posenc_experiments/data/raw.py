@@ -13,7 +13,7 @@ from posenc_experiments.base.run import Run
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.data.download import archive_path
 from posenc_experiments.data.prepared import download_dir
-from posenc_experiments.data.sources import Source, wanted_sources
+from posenc_experiments.data.sources import Source, split_sources, wanted_sources
 
 SGM = ".sgm"
 SEGMENT = re.compile(rb"<seg.*?>(.*)</seg>")
@@ -22,11 +22,11 @@ Part = tuple[Path, Path, Path | None]  # of a split: both sides and, for prepare
 
 def members(run: Run, directory: Path) -> dict[str, dict[str, Path]]:
     """The members of archives that this pair needs, by archive and name, and where they are extracted to."""
-    found: dict[str, dict[str, Path]] = {}
+    paths: dict[str, dict[str, Path]] = {}
     for row in wanted_sources(run):
         if row.member is not None:
-            found.setdefault(row.archive, {})[row.member] = _file(run, directory, row)
-    return found
+            paths.setdefault(row.archive, {})[row.member] = _file(run, directory, row)
+    return paths
 
 
 def _file(run: Run, extracted: Path, row: Source) -> Path:
@@ -45,12 +45,9 @@ def raw_files(run: Run, extracted: Path, split: str) -> list[Part]:
     if run.recipe.corpus.sources is None:
         one, other = (download_dir(run) / f"{split}.{side}" for side in (run.source, run.target))
         return [(one, other, documents(run, split))]
-    ours, theirs = (
-        [_file(run, extracted, row) for row in wanted_sources(run) if (row.split, row.language) == (split, side)]
-        for side in (run.source, run.target)
-    )
     # wanted_sources has checked that both sides have as many files
-    return [(one, other, None) for one, other in zip(ours, theirs, strict=True)]
+    rows = zip(*(split_sources(run, split, side) for side in (run.source, run.target)), strict=True)
+    return [(_file(run, extracted, one), _file(run, extracted, other), None) for one, other in rows]
 
 
 def extract(archive: Path, wanted: Mapping[str, Path], table: Path | None) -> None:
@@ -98,10 +95,10 @@ def _segments(file: BinaryIO, where: str) -> Iterator[bytes]:
     """The lines of a WMT test set in SGM: the text between <seg> tags, with entities unresolved, as in SacreBLEU."""
     for number, line in enumerate(file, 1):
         if is_segment(line):
-            found = SEGMENT.match(line)
-            if found is None:
+            segment = SEGMENT.match(line)
+            if segment is None:
                 raise RecipeError(f"{where}, line {number}: this <seg> does not end on its line; fix it.")
-            yield found[1] + b"\n"
+            yield segment[1] + b"\n"
 
 
 def is_segment(line: bytes) -> bool:

@@ -52,11 +52,10 @@ class Archive(NamedTuple):
 
 def read_sources(path: Path) -> list[Source]:
     """Reads a table of sources; RecipeError names the line at fault."""
-    sources = []
-    for where, (split, pairs, language, archive, member, lines) in read_rows(path, Source._fields):
-        known = _number(where, "lines", lines)
-        sources.append(Source(split, pairs, language, archive, None if member == UNKNOWN else member, known))
-    return sources
+    return [
+        Source(split, pairs, language, archive, None if member == UNKNOWN else member, _number(where, "lines", lines))
+        for where, (split, pairs, language, archive, member, lines) in read_rows(path, Source._fields)
+    ]
 
 
 def read_archives(path: Path) -> dict[str, list[Archive]]:
@@ -99,13 +98,24 @@ def pair_tests(run: Run) -> list[str]:
     return tests
 
 
+def all_splits(run: Run) -> list[str]:
+    """The splits that a pair trains on, the validation set, and the test sets."""
+    corpus = run.recipe.corpus
+    return [*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)]
+
+
+def split_sources(run: Run, split: str, side: str) -> list[Source]:
+    """The rows of one side of a split."""
+    return [row for row in wanted_sources(run) if (row.split, row.language) == (split, side)]
+
+
 def wanted_sources(run: Run) -> list[Source]:
     """The rows of sources.tsv that this pair needs, split by split; none if the corpus has no such table."""
     corpus = run.recipe.corpus
     if corpus.sources is None:
         return []
     rows = [row for row in read_sources(corpus.sources) if row.is_of(run.pair)]
-    splits = dict.fromkeys([*corpus.train_splits(run.pair), corpus.valid, *pair_tests(run)])
+    splits = dict.fromkeys(all_splits(run))
     for split in splits:
         ours, theirs = (sum((row.split, row.language) == (split, side) for row in rows) for side in run.pair.split("-"))
         if not ours or ours != theirs:

@@ -190,7 +190,7 @@ def detokenization(language: str, settings: Prepare) -> dict[str, int]:
     return {"detokenization": DETOKENIZATION} if settings.subwords == "subword-nmt" and language in APART else {}
 
 
-def of_other_form(lines: Iterable[str], settings: Prepare) -> list[int]:
+def lines_of_other_form(lines: Iterable[str], settings: Prepare) -> list[int]:
     """The numbers of the lines, from 1, that SentencePiece's normalization changes: a model never writes them so."""
     if settings.subwords != "sentencepiece" or settings.normalize == "identity":
         return []

@@ -2,39 +2,22 @@
 
 import queue
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from functools import partial
 
 from posenc_experiments.base.errors import sentence
-from posenc_experiments.jobs.job import Job, Scheduler, Show
+from posenc_experiments.jobs.job import Job, Scheduler
 
 STATES = ("done", "running", "waiting", "failed")
 
 
-class Progress:
-    """Follows the states of all jobs, and prints a line for each change."""
-
-    def __init__(self, say: Show, jobs: Iterable[Job]) -> None:
-        self.say, self.shown = say, dict.fromkeys(jobs, ("waiting", ""))
-
-    def set(self, job: Job, state: str, text: str = "") -> None:
-        """Sets a job's state; `text` says more of it, such as what the cluster says, or why it failed."""
-        text = text or state
-        if self.shown[job] == (state, text):
-            return
-        self.shown[job] = (state, text)
-        found = Counter(state for state, _ in self.shown.values())
-        counts = ", ".join(f"{found[state]} {state}" for state in STATES)
-        self.say(f"{job.title}: {text} [{counts}]")
-
-
 def reason(error: Exception) -> str:
     """The sentence for an error that the user can fix; raises others."""
-    found = sentence(error)
-    if found is None:
+    text = sentence(error)
+    if text is None:
         raise error
-    return found
+    return text
 
 
 def run_jobs(jobs: Sequence[Job], scheduler: Scheduler) -> dict[Job, str]:
@@ -64,35 +47,42 @@ def _run_in_threads(jobs: Sequence[Job], scheduler: Scheduler, failures: dict[Jo
 
     If this process is interrupted or a job raises an unexpected error, the session's `stop` ends all jobs.
     """
-    call, progress = scheduler.call, Progress(scheduler.call.say, jobs)
+    call, shown = scheduler.call, dict.fromkeys(jobs, ("waiting", ""))
     slots = call.hardware.slots or [str(number) for number in range(len(jobs))]
-    done, free = set[Job](), queue.Queue[str]()
+    free = queue.Queue[str]()
     for slot in slots:
         free.put(slot)
     futures: dict[Job, Future[None]] = {}
 
+    def show(job: Job, state: str, text: str = "") -> None:
+        """Prints a change of a job's state; `text` says more, such as what the cluster says, or why it failed."""
+        text = text or state
+        if shown[job] != (state, text):
+            shown[job] = (state, text)
+            counts = Counter(state for state, _ in shown.values())
+            states = ", ".join(f"{counts[state]} {state}" for state in STATES)
+            call.say(f"{job.title}: {text} [{states}]")
+
     def run(job: Job) -> None:
         wait([futures[need] for need in job.needs if need in futures])
-        lost = [need for need in job.needs if need in failures or (need in futures and need not in done)]
+        lost = [need for need in job.needs if need in failures or (need in futures and shown[need][0] != "done")]
         if call.hardware.nodes > 1:  # the other machines of the training have stopped
             lost += failures
         if lost:
-            progress.set(job, "failed", f"not started, because {lost[0].title} failed")
+            show(job, "failed", f"not started, because {lost[0].title} failed")
             return
         if job.is_done():
-            progress.set(job, "done", "done before")
-            done.add(job)
+            show(job, "done", "done before")
             return
         slot = free.get()
-        progress.set(job, "running")
+        show(job, "running")
         try:
-            scheduler.run(job, slot, partial(progress.set, job, "running"))
+            scheduler.run(job, slot, partial(show, job, "running"))
         except Exception as error:
             failures[job] = reason(error)
-            progress.set(job, "failed", f"failed: {failures[job]}")
+            show(job, "failed", f"failed: {failures[job]}")
         else:
-            progress.set(job, "done")
-            done.add(job)
+            show(job, "done")
         finally:
             free.put(slot)
 

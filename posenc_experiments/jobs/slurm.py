@@ -62,8 +62,8 @@ class Slurm(Scheduler):
         return locked(self.call.jobs_dir)  # two calls at a time would both submit the same jobs
 
     def place(self, job: Job) -> str:
-        found = {name.removeprefix("slurm_"): value for name, value in self.parameters(job).items()}
-        return f": as a SLURM job with {', '.join(f'{name}={value}' for name, value in sorted(found.items()))}"
+        parameters = {name.removeprefix("slurm_"): value for name, value in self.parameters(job).items()}
+        return f": as a SLURM job with {', '.join(f'{name}={value}' for name, value in sorted(parameters.items()))}"
 
     def run(self, job: Job, slot: str, show: Show) -> None:
         """Submits a job, unless it is in the queue, and waits until it has ended; RecipeError if it failed."""
@@ -104,7 +104,7 @@ class Slurm(Scheduler):
             "slurm_additional_parameters": {"requeue": True, **others},
         }
 
-    def _submit(self, job: Job) -> Any:
+    def _submit(self, job: Job) -> submitit.Job[int]:
         executor = submitit.AutoExecutor(job.directory, cluster="slurm", slurm_max_num_timeout=REQUEUES)
         executor.update_parameters(**self.parameters(job))
         try:
@@ -115,25 +115,25 @@ class Slurm(Scheduler):
             raise RecipeError(f"SLURM takes no job: {said}; see --slurm and --jobs.") from None
 
 
-def _earlier(job: Job) -> Any:
+def _earlier(job: Job) -> SlurmJob[int] | None:
     """The latest submission of a job, if it has not ended."""
     numbers = [int(path.name.split("_")[0]) for path in job.directory.glob("*_submitted.pkl")]
-    found: Any = SlurmJob(job.directory, str(max(numbers))) if numbers else None
-    return None if found is None or found.done(force_check=True) else found
+    latest = SlurmJob[int](job.directory, str(max(numbers))) if numbers else None
+    return None if latest is None or latest.done(force_check=True) else latest
 
 
 def parse_slurm(words: tuple[str, ...]) -> dict[str, Any]:
     """Parses the values of `--slurm`, such as `partition=gpu`; whole numbers and `true` get their Python types."""
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for word in words:
         key, _, text = (part.strip() for part in word.partition("="))
         name = key.lstrip("-").replace("-", "_")
-        value: Any = int(text) if text.isdecimal() else True if text == "true" else text
+        value: int | str = int(text) if text.isdecimal() else True if text == "true" else text
         is_number = isinstance(value, int) or name not in ("cpus_per_task", *DEFAULTS)
         if not name or not text or not is_number or name in OWN:
             raise RecipeError(
                 f"--slurm {word}: write KEY=VALUE, such as partition=gpu or time=1440 (minutes), and no key that each "
                 f"job sets itself ({', '.join(sorted(OWN))})."
             )
-        found[name] = [*found.get(name, []), text] if name in LISTS else value
-    return found
+        parameters[name] = [*parameters.get(name, []), text] if name in LISTS else value
+    return parameters

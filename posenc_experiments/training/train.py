@@ -161,13 +161,15 @@ class _Display:
 
     def __init__(self, experiment: Experiment, log: TrainLog) -> None:
         self.experiment, self.log = experiment, log
+        self.goal = int(experiment.train_flags.get("max-update", 0))
         self.printed = (0, False)  # the last complete epoch, and whether the remaining time was known
 
     def show(self) -> None:
         """Reads new lines of the log; called a few times a second."""
-        log, experiment = self.log, self.experiment
+        log, experiment, left = self.log, self.experiment, ""
         log.follow(experiment.train_log)
-        left = _left(log, int(experiment.train_flags.get("max-update", 0)))
+        if log.updates_per_second is not None and log.updates < self.goal:
+            left = time_left((self.goal - log.updates) / log.updates_per_second)
         reached = (log.complete_epoch, self.printed[1] or bool(left))
         if reached != self.printed:
             self.printed = reached
@@ -175,10 +177,3 @@ class _Display:
             rate = "" if log.words_per_second is None else f", {log.words_per_second:,.0f} words/s"
             text = f"epoch {log.epoch}, {log.updates:,} updates{loss}{rate}{left}"
             experiment.run.say(f"train: {experiment.title}: {text}")
-
-
-def _left(log: TrainLog, goal: int) -> str:
-    """The remaining time of a training until `goal` updates, at its current rate; empty until that is known."""
-    if log.updates_per_second is None or log.updates >= goal:
-        return ""
-    return time_left((goal - log.updates) / log.updates_per_second)

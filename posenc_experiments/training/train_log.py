@@ -30,7 +30,6 @@ class TrainLog:
     epoch_words_per_second: float | None = None  # fairseq's own, with the time of validation
     _clean_window: bool = False
     _offset: int = 0
-    _rest: bytes = b""
 
     def follow(self, path: Path) -> None:
         """Reads what was written to the log since the last call."""
@@ -40,8 +39,8 @@ class TrainLog:
                 data = file.read()
         except FileNotFoundError:
             return
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, rest = data.split(b"\n")
+        self._offset += len(data) - len(rest)  # a line that is not whole is read again
         for line in lines:
             self.feed(line)
 

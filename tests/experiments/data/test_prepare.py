@@ -284,7 +284,7 @@ def test_text_is_normalized_as_before_unless_the_settings_say_otherwise(tmp_path
         written = learnt.decode(next(learnt.encode([text[-1]])))
         assert written == ("Café No. 1 (ok)..." if name == "default" else text[-1])
         changed = [text[-1]] if name == "default" else []
-        assert [text[number - 1] for number in subwords.of_other_form(text, settings)] == changed
+        assert [text[number - 1] for number in subwords.lines_of_other_form(text, settings)] == changed
 
 
 def test_references_that_the_model_cannot_write_are_named(tmp_path: Path) -> None:
