@@ -82,13 +82,6 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(tmp_path: Path, te
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_job_of_slurm_finds_the_text_by_its_settings(tmp_path: Path, text: Path) -> None:
-    result = own(tmp_path, "--text", text, "--pair", "en-de", "--dry-run", "--executor", "slurm", "--name", "mine")
-    [job] = [line for line in result.stdout.splitlines() if " run --conf " in line and "--experiments shaw-k16" in line]
-    assert f"--conf {RECIPE / 'small.yaml'} --pair en-de --set corpus.name=mine" in job
-    assert f"--set corpus.text={text} --set 'corpus.tests=test test_2016'" in job
-
-
 def test_settings_follow_from_the_size(tmp_path: Path, text: Path) -> None:
     sizes = (0, 49_999, 50_000, 499_999, 500_000)
     assert [choose_settings(pairs, None) for pairs in sizes] == ["small", "small", "medium", "medium", "large"]
