@@ -40,7 +40,7 @@ def all_environments(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, 
     return merged
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """The values of an environment's key."""
     return value if isinstance(value, list) else [value]
 

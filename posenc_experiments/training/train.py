@@ -3,7 +3,6 @@
 import shutil
 import threading
 from pathlib import Path
-from typing import Any
 from zipfile import is_zipfile
 
 from posenc_experiments.base.errors import RecipeError
@@ -27,7 +26,7 @@ class TrainStage(Step):
     name = "train"
     reads_data = True
 
-    def settings(self, experiment: Experiment) -> list[Any]:
+    def settings(self, experiment: Experiment) -> list[object]:
         return [experiment.fingerprint, experiment.seed]
 
     def dry_run(self, experiment: Experiment) -> None:
@@ -77,7 +76,7 @@ class AverageStage(Step):
     name = "average"
     reads = TrainStage()
 
-    def settings(self, experiment: Experiment) -> list[Any]:
+    def settings(self, experiment: Experiment) -> list[object]:
         return [experiment.averaging]
 
     def dry_run(self, experiment: Experiment) -> None:

@@ -4,7 +4,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
@@ -63,7 +62,7 @@ def _interruptible(run: Run, scheduler: Scheduler) -> Iterator[None]:
     """
     interrupted: list[int] = []
 
-    def interrupt(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         signal.alarm(GRACE_SECONDS)  # then kills this process, and so its commands, if it has not ended
         interrupted.append(number)
