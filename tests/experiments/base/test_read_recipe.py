@@ -7,10 +7,8 @@ import pytest
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.flags import flag_words, parse_flags
 from posenc_experiments.base.read_recipe import read_recipe
-from posenc_experiments.base.recipe import Scoring
+from posenc_experiments.base.recipe import Generate, Scoring
 from tests.experiments.tiny import CONF, make_recipe
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_values(tmp_path: Path) -> None:
@@ -20,16 +18,8 @@ def test_values(tmp_path: Path) -> None:
     assert recipe.corpus.pairs == ["en-de", "de-en"]
     assert (recipe.corpus.downloads, recipe.corpus.archives) == ("tiny/download", tmp_path / "recipe/archives.tsv")
     assert recipe.train.batch_tokens == 400
-    assert (recipe.generate.average, recipe.generate.average_by, recipe.generate.length_penalty) == (
-        20,
-        "updates",
-        "wu",
-    )
-    assert recipe.generate.flags == {"beam": "2"}  # none of these are flags of fairseq
-    assert (recipe.train.flags["max-tokens"], recipe.train.flags["lr"]) == (
-        "200",
-        "1e-2",
-    )  # flags stay as they are written
+    assert recipe.generate == Generate(20, "updates", "wu", {"beam": "2"})  # of these, only the last is fairseq's
+    assert recipe.train.flags["lr"] == "1e-2"  # flags stay as they are written
     assert "batch-tokens" not in recipe.train.flags
     assert recipe.score == Scoring({"test": "wmt14/full"}, "split")
     assert recipe.experiments["shaw-k2"] == ["shaw", "--clipping-distance", "2"]
@@ -125,12 +115,9 @@ def test_a_recipe_extends_others_key_by_key(tmp_path: Path) -> None:
         "extends: [recipe/tiny.yaml, a.yaml, b.yaml]\ntrain:\n  lr: 2\nexperiments:\n  default: sinusoidal"
     )
     recipe = read_recipe(child, ["train.max-epoch=9", "corpus.name=other", "corpus.tests=[a, b]"])
-    assert (recipe.train.flags["lr"], recipe.train.flags["max-epoch"], recipe.train.flags["optimizer"]) == (
-        "2",
-        "9",
-        "adam",
-    )
-    assert recipe.train.flags["clip-norm"] == "2"  # of two extended files, the later wins
+    # Of two extended files, the later wins.
+    flags = {"lr": "2", "max-epoch": "9", "optimizer": "adam", "clip-norm": "2"}
+    assert recipe.train.flags | flags == recipe.train.flags
     assert (recipe.corpus.name, recipe.corpus.tests) == ("other", ["a", "b"])
     assert recipe.corpus.sources == tmp_path / "recipe" / "sources.tsv"  # relative to the file that names it
     assert recipe.default_experiments == ["sinusoidal"]

@@ -38,7 +38,7 @@ def run(jobs: list[Job], call: Run, slots: int = 4, nodes: int = 1) -> str:
 
 @pytest.fixture
 def call(recipe: Path) -> Run:
-    return make_run(recipe.parent, recipe / "tiny.yaml", None)
+    return make_run(recipe.parent)
 
 
 def test_a_failed_job_stops_only_jobs_that_need_it(tmp_path: Path, call: Run) -> None:
