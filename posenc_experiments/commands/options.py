@@ -178,12 +178,11 @@ def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hard
             raise RecipeError(f"--gpus-per-job {gpus}: there are {len(names)} GPUs to share; ask for fewer.")
         if gpus:
             slots = [",".join(names[first : first + gpus]) for first in range(0, len(names) - gpus + 1, gpus)]
-            slots = slots[: jobs or len(slots)]
+            slots = slots[: jobs or None]
         else:
             slots = [str(number) for number in range(min(1 if jobs is None else jobs or cpus, cpus))]
         slots = slots if nodes == 1 else slots[:1]
-    meets = nodes == 1 or re.fullmatch(r".+:\d+", several["rendezvous"])
-    if several.get("node_rank", 0) >= nodes or not meets:
+    if several.get("node_rank", 0) >= nodes or (nodes > 1 and not re.fullmatch(r".+:\d+", several["rendezvous"])):
         raise RecipeError(
             f"--nodes {nodes}: give a --node-rank from 0 to {nodes - 1}, and node 0's address, such as --rendezvous "
             "host0:29500."

@@ -284,14 +284,14 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
 
 
 def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
-    """The experiments of these names with these seeds, in order.
+    """The experiments of these names with these seeds, all different, in order.
 
     Of names that mean the same experiment, only the first is kept, and a message says so.
     """
     kept: dict[str, Experiment] = {}
-    for name in dict.fromkeys(names):
+    for name in names:
         one = Experiment(run, name, seeds[0])
         same = kept.setdefault(one.fingerprint, one)
         if same is not one:
             run.say(f"{name} is the same experiment as {same.name}: it is run once, as {same.name}.")
-    return [Experiment(run, one.name, seed) for one in kept.values() for seed in dict.fromkeys(seeds)]
+    return [Experiment(run, one.name, seed) for one in kept.values() for seed in seeds]
