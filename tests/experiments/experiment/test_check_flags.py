@@ -1,6 +1,5 @@
 """Settings that cannot lead to a result are refused before training, with the place where they were set."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +83,8 @@ def test_the_part_of_each_process_must_hold_the_longest_sentence(prepared: Run) 
     check(prepared, hardware=replace(prepared.hardware, gpus=8))
     with pytest.raises(RecipeError, match=r"--max-tokens 8 is below the longest sentence .* use fewer processes"):
         check(prepared, hardware=replace(prepared.hardware, gpus=50))
+    with pytest.raises(RecipeError, match=r"^--max-tokens after --: --max-tokens 9 is below the longest sentence"):
+        check(prepared, extra={"max-tokens": "9"})
 
 
 @pytest.mark.parametrize(
@@ -130,13 +131,4 @@ def test_the_file_of_a_refused_flag_is_named_before_any_work(tmp_path: Path, old
     assert result.stderr.startswith(f"Error: {conf}, {place}: ")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
-    assert not (tmp_path / "output").exists()
-
-
-def test_too_small_batches_are_refused_between_preparing_and_training(prepared: Run, tmp_path: Path) -> None:
-    shutil.copytree(prepared.data_dir, tmp_path / "data")
-    words = ["--gpus", "0", "--stages", "train", *directories(tmp_path), "--", "--max-tokens=9"]
-    result = run_here("run", "--conf", prepared.recipe.path, *words)
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: --max-tokens after --: --max-tokens 9 is below the longest sentence")
     assert not (tmp_path / "output").exists()

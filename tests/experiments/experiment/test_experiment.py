@@ -288,10 +288,9 @@ def test_checkpoints_to_average_are_kept(
 
 
 def test_the_length_penalty_changes_the_task_of_generation_only(tmp_path: Path) -> None:
-    wu = experiment(tmp_path, conf=CONF.replace("beam: 2", "beam: 2\n  lenpen: 0.6\n  length-penalty: wu"))
+    wu = experiment(tmp_path, conf=CONF.replace("beam: 2", "length-penalty: wu"))
     words = generate_command(wu, "test", tmp_path)
     assert flag_value(words, "--task") == "translation_gnmt_penalty"
-    assert flag_value(words, "--lenpen") == "0.6"
     assert "--length-penalty" not in words
     assert flag_value(generate_command(experiment(tmp_path), "test", tmp_path), "--task") == "translation"
     assert flag_value(train_command(wu), "--task") == "translation"
@@ -331,7 +330,7 @@ def test_names_of_one_experiment_run_once_with_a_message(tmp_path: Path, capsys:
     rows = "  same: shaw --clipping-distance 2\n  lr1: shaw --lr 1e-2\n  lr2: shaw --lr 0.01\n"
     run = experiment(tmp_path, conf=CONF + rows).run
     run = replace(run, session=Session(Console(width=1000)))
-    made = make_experiments(run, ["shaw-k2", "same", "sinusoidal", "shaw-k2", "lr1", "lr2"], [1, 2, 1])
+    made = make_experiments(run, ["shaw-k2", "same", "sinusoidal", "lr1", "lr2"], [1, 2])
     assert [(one.name, one.seed) for one in made] == [*product(("shaw-k2", "sinusoidal", "lr1"), (1, 2))]
     assert capsys.readouterr().out.splitlines() == [
         "same is the same experiment as shaw-k2: it is run once, as shaw-k2.",

@@ -22,7 +22,6 @@ def save_checkpoint(path: Path, value: int) -> None:
 
 
 def test_a_complete_checkpoint(experiment: Experiment) -> None:
-    train.prepare_checkpoints(experiment)
     save_checkpoint(experiment.last_checkpoint, 1)
     save_checkpoint(experiment.checkpoints / "checkpoint2.pt", 2)
     before = experiment.last_checkpoint.read_bytes()
@@ -31,7 +30,6 @@ def test_a_complete_checkpoint(experiment: Experiment) -> None:
 
 
 def test_an_incomplete_one_is_replaced_by_the_newest_complete_one(experiment: Experiment) -> None:
-    train.prepare_checkpoints(experiment)
     for number in (9, 10, 11):
         save_checkpoint(experiment.checkpoints / f"checkpoint{number}.pt", number)
         os.utime(experiment.checkpoints / f"checkpoint{number}.pt", (number, number))
