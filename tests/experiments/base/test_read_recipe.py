@@ -32,6 +32,7 @@ FAULTS = [
     ("prepare.vocabulary", "many", "'many' of type 'str' could not be converted to Integer"),
     ("prepare.normalize", "identity", "needs 'subwords: sentencepiece'"),
     ("prepare.context", "1", "needs documents"),
+    ("prepare.context", "2", "'2' is not one of 0, 1"),
     ("generate.average-by", "hours", "epochs, updates"),
     ("generate.average-by", "", "epochs, updates"),
     ("generate.path", "model.pt", "averaged checkpoint"),

@@ -46,12 +46,7 @@ def recipe(tmp_path: Path) -> Recipe:
         (["sinusoidal --encoder-normalize-before"], ["sinusoidal-encoder-normalize-before"]),
         (
             ["diet_rel,sinusoidal --dropout 0,0.1 --lr=1e-3,2e-3"],
-            [
-                f"{name}-dropout-{p}-lr-{lr}e-3"
-                for name in ("diet_rel", "sinusoidal")
-                for p in (0, 0.1)
-                for lr in (1, 2)
-            ],
+            [f"{row}-dropout-{p}-lr-{lr}e-3" for row in ("diet_rel", "sinusoidal") for p in (0, 0.1) for lr in (1, 2)],
         ),
         (["t5 --max-relative 8"], ["t5-max-relative-8"]),  # an encoding without a row
     ],
