@@ -247,10 +247,9 @@ def _sha256(path: Path, changed: int) -> str:
 
 
 def _number(text: str) -> int | float | str:
-    with suppress(ValueError):
-        return int(text)
-    with suppress(ValueError):
-        return float(text)
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
     return text
 
 
