@@ -103,8 +103,6 @@ def test_training_data_of_a_pair_is_that_of_its_reverse(tmp_path: Path) -> None:
 def test_flags_survive_the_round_trip() -> None:
     words = ["--a", "1", "--bare", "--negative=-1", "--text", "(0.9, 0.98)"]
     assert flag_words(parse_flags(words, "here")) == words
-    with pytest.raises(RecipeError, match="here: --a is given twice"):
-        parse_flags(["--a", "1", "--a", "2"], "here")
 
 
 def test_a_recipe_extends_others_key_by_key(tmp_path: Path) -> None:

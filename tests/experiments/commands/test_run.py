@@ -57,10 +57,6 @@ ROW = "{conf}, experiments.shaw-k2"
             ["--experiments", "shaw --dropout 0.1,0.2", "--set", "model.dropout=0.1"],
             "--dropout is 0.2 by --experiments 'shaw --dropout 0.2', and 0.1 by --set: leave one out.",
         ),
-        (
-            ["--set", "train.encoder-layers=3"],
-            "--set train.encoder-layers: is set by {conf}, model.encoder-layers, too: leave one out.",
-        ),
         (["--", "--reset-optimizer"], "the flags after --: --reset-optimizer is set by the pipeline"),
     ],
 )
@@ -92,12 +88,7 @@ def test_a_value_may_be_given_twice_and_override_the_conf(tmp_path: Path) -> Non
         (["--pair", "en-fr"], "--pair en-fr: .*en-de, de-en"),
         (["--stages", "score..train"], "--stages score..train: .*first..last"),
         (["--stages", "tranlate"], r"'tranlate' is not a stage \(did you mean translate\?\); .*translate"),
-        (
-            ["--experiments", "sinusodal"],
-            r"--experiments sinusodal: .* \(did you mean sinusoidal\?\); it has shaw-k2, s",
-        ),
         (["--set", "trian.lr=1"], r"--set trian.lr: trian is not a section \(did you mean train\?\); the sections are"),
-        (["--set", "prepare.vocabluary=1"], r"--set .* is not an option \(did you mean vocabulary\?\); the options"),
         (["--data-dir", "da,ta"], "--data-dir .*da,ta: fairseq would split this path at ','; name another"),
         (["--output-dir", "out:put"], "--output-dir .*out:put: fairseq would split this path at ':'; name another"),
         (["--output-dir", ""], "--output-dir is empty: name a directory"),

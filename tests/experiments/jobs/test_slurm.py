@@ -11,8 +11,9 @@ import pytest
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import read_json
 from posenc_experiments.jobs.slurm import Slurm, parse_slurm
-from tests.experiments.tables import HEADER, ROW, kill_when, plan, run_table, write_table
+from tests.experiments.tables import HEADER, ROW, command, plan, run_table, write_table
 from tests.experiments.tiny import run_recipe
+from tests.waiting import kill_when
 
 
 def test_parameters_of_slurm_reach_submitit(recipe: Path) -> None:
@@ -81,7 +82,7 @@ def test_killed_and_called_again_it_submits_nothing_twice(recipe: Path, queue: P
     write_table(recipe, HEADER, ROW)
     (experiment,) = plan(recipe).experiments
     options = ["--executor", "slurm", "--slurm", "time=30"]
-    kill_when((experiment.checkpoints / "checkpoint1.pt").exists, recipe, *options)
+    kill_when((experiment.checkpoints / "checkpoint1.pt").exists, command(recipe, *options))
     process = run_table(recipe, *options)
     assert process.returncode == 0, process.stderr
     assert len([*queue.glob("*.id")]) == 2  # the data and the training

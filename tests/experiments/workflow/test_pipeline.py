@@ -23,9 +23,7 @@ from posenc_experiments.jobs.job import Scheduler
 from posenc_experiments.workflow import pipeline
 from posenc_experiments.workflow.plan import STEPS
 from tests.experiments import tiny
-from tests.waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.waiting import kill_when
 
 
 def test_a_command_that_fails_on_a_full_disk_says_so(recipe: Path, small_disk: Path) -> None:
@@ -187,10 +185,7 @@ def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(
 ) -> None:
     options = ["--output-dir", tmp_path, "--stages", "train,average"]
     killed = tiny.make_experiment(made, output_dir=tmp_path)
-    process = subprocess.Popen(tiny.recipe_command(made, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
-    wait_until((killed.checkpoints / "checkpoint1.pt").exists, process)
-    process.kill()
-    process.wait()
+    kill_when((killed.checkpoints / "checkpoint1.pt").exists, tiny.recipe_command(made, *options))
     assert not (killed.directory / "done.json").exists()
     # A kill while fairseq copies checkpoint_last.pt.
     killed.last_checkpoint.write_bytes(b"PK")
