@@ -12,7 +12,7 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(f"Error: {sentence(error)}")
 
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"], "max_content_width": 120, "show_default": True}
 COMMANDS = {
     "run": "Run a recipe: prepare, train, average, translate, score, compare.",
     "own": "Compare encodings on your own text.",

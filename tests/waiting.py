@@ -1,5 +1,6 @@
 """Waits for a state, such as the one in which a test kills a process."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -28,6 +29,14 @@ def wait_until(condition: Callable[[], object], *processes: subprocess.Popen[Any
             process.kill()
             process.wait()
         raise
+
+
+def kill_when(condition: Callable[[], object], command: list[str]) -> None:
+    """Starts a command and kills it when a condition holds."""
+    process = subprocess.Popen(command, cwd=Path(__file__).resolve().parents[1], stdout=subprocess.DEVNULL)
+    wait_until(condition, process)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
 
 
 def is_held(lock: Path) -> bool:

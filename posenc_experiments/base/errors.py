@@ -11,7 +11,7 @@ class RecipeError(Exception):
 
 
 #: errors of files and disks that the user can fix
-OF_FILES = (
+FILE_ERRORS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG),
 )
@@ -31,7 +31,7 @@ def sentence(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         package = (error.name or "").partition(".")[0]
         return f"the package {package} is not installed: run pip install '.[recipes]' in the repository."
-    if isinstance(error, OSError) and error.errno in OF_FILES:
+    if isinstance(error, OSError) and error.errno in FILE_ERRORS:
         path = error.filename2 or error.filename  # of a renamed file, the name that it should have
         where = f"{path}: " if path else ""
         return f"{where}{error.strerror}: name another path, free some space, or change its permissions."

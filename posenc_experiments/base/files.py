@@ -17,12 +17,12 @@ from posenc_experiments.base.errors import RecipeError
 TEMPORARY = ".tmp"  # what the names of unfinished files and directories end with
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: object) -> str:
     """The SHA-256 of a value that JSON can hold; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def not_default(settings: Any) -> dict[str, Any]:
+def not_default(settings: object) -> dict[str, Any]:
     """The fields of a dataclass whose values differ from their defaults.
 
     Fingerprints use only these, so that adding a field with a default does not change any.
@@ -106,7 +106,7 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Writes `value` as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 

@@ -51,9 +51,9 @@ def find_gpus(wanted: int | None, dry_run: bool = False) -> list[str]:
     # Imported here, because it would slow down --help.
     import torch
 
-    found = torch.cuda.device_count()
-    if (wanted or 0) > found:
-        raise RecipeError(f"--gpus {wanted}: PyTorch sees {found}; ask for at most {found}, or 0 for the CPU.")
+    count = torch.cuda.device_count()
+    if (wanted or 0) > count:
+        raise RecipeError(f"--gpus {wanted}: PyTorch sees {count}; ask for at most {count}, or 0 for the CPU.")
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    names = named if len(named) >= found else [str(number) for number in range(found)]
-    return names[: found if wanted is None else wanted]
+    names = named if len(named) >= count else [str(number) for number in range(count)]
+    return names[: count if wanted is None else wanted]

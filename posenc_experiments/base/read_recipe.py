@@ -21,7 +21,7 @@ from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBas
 
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.flags import RESERVED, Flags, parse_flags
-from posenc_experiments.base.recipe import TYPES, Fault, Recipe, require, where_written
+from posenc_experiments.base.recipe import TYPES, Fault, Origins, Recipe, require, where_written
 from posenc_experiments.base.run import ROOT
 
 SECTIONS = (*TYPES, "experiments")
@@ -126,9 +126,7 @@ def _typed(key: str, value: Any) -> Any:
     return words(value) if key in LISTS else value
 
 
-def _read_rows(
-    values: dict[str, Any], recipe_origins: dict[tuple[str, str], Any]
-) -> tuple[dict[str, list[str]], list[str]]:
+def _read_rows(values: dict[str, Any], origins: Origins) -> tuple[dict[str, list[str]], list[str]]:
     """The words of each experiment's row, and the names that run by default."""
     rows = dict(values)
     default = rows.pop("default", list(rows))
@@ -140,7 +138,7 @@ def _read_rows(
             raise Fault(place, f"'{text}' cannot be split into words ({error})") from None
         good = rows[name] and not rows[name][0].startswith("-")
         require(good, place, "starts with an encoding's name, such as 'shaw --clipping-distance 16'")
-        parse_flags(rows[name][1:], where_written(recipe_origins["experiments", name], "experiments", name))
+        parse_flags(rows[name][1:], where_written(origins["experiments", name], "experiments", name))
     names = words(default) if isinstance(default, str) else default
     require(rows, "experiments.default", "there is no experiment; add a row such as 'shaw-k16: shaw'")
     for name in names:
@@ -186,11 +184,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         RecipeError: a value is wrong or missing; names file, section and key.
     """
     values: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-    origins: dict[tuple[str, str], Path | str | None] = {}
-    for origin, section, key, value in (
-        *_read_file(path),
-        *((None, *parse_override(text)) for text in overrides),
-    ):
+    origins: Origins = {}
+    for origin, section, key, value in (*_read_file(path), *((None, *parse_override(text)) for text in overrides)):
         if section not in SECTIONS:
             where = where_written(origin, section, key)
             near = meant(section, SECTIONS)
@@ -207,9 +202,7 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise RecipeError(f"{where}: {fault}.") from None
 
 
-def _make_recipe(
-    path: Path, values: dict[str, dict[str, Any]], origins: dict[tuple[str, str], Path | str | None]
-) -> Recipe:
+def _make_recipe(path: Path, values: dict[str, dict[str, Any]], origins: Origins) -> Recipe:
     sections = {name: _read_section(name, values[name]) for name in TYPES}
     corpus, prepare, model, train, _, score = sections.values()
     for pair in model.pairs:

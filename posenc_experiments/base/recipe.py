@@ -25,6 +25,10 @@ METRICS = ("chrf++", "ter")
 TOKENIZED_KINDS = {"split": "historical", "lowercase": "lowercased"}
 
 
+#: where each (section, key) was set: a file; None for --set; or the text that was given as --experiments
+Origins = dict[tuple[str, str], Path | str | None]
+
+
 class Fault(ValueError):
     """A value that is not allowed: its key, and what is wrong."""
 
@@ -45,8 +49,8 @@ def require_name(text: str, key: str = "name") -> None:
     require(allowed, key, f"'{text}' is not a name of letters, digits, '.', '_' and '-'")
 
 
-def limited(default: Any, least: float | None = None, choices: Collection[str] = ()) -> Any:
-    """A field whose value must be at least a number, or one of several texts (or the default)."""
+def limited(default: Any, least: float | None = None, choices: Collection[object] = ()) -> Any:
+    """A field whose value must be at least a number, or one of several values (or the default)."""
     return field(default=default, metadata={"least": least, "choices": choices})
 
 
@@ -61,7 +65,7 @@ class Section:
             require(not isinstance(value, float) or math.isfinite(value), key, f"'{value}' is not a finite number")
             require(least is None or value >= least, key, f"'{value}' is not a number of at least {least}")
             allowed = not choices or value in choices or value == one.default
-            require(allowed, key, f"'{value}' is not one of {', '.join(choices or ())}")
+            require(allowed, key, f"'{value}' is not one of {', '.join(map(str, choices or ()))}")
 
 
 def is_pair(pair: str) -> bool:
@@ -133,12 +137,12 @@ class Prepare(Section):
     lowercase: bool = False  # lowercase all text of the model, on both sides, but not the references
     normalize: str = limited(NORMALIZATIONS[0], choices=NORMALIZATIONS)
     character_coverage: float = 1.0  # the rest of the text's characters, all rare, are unknown to SentencePiece
-    context: int = 0  # 1: join each sentence with the one before it in its document, and score only the last
+    #: 1: join each sentence with the one before it in its document, and score only the last
+    context: int = limited(0, choices=(0, 1))
     normalize_punctuation: bool = False  # apply Moses' normalize-punctuation to the same text
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.context in (0, 1), "context", f"'{self.context}' is not one of 0, 1")
         for key, default in (("normalize", NORMALIZATIONS[0]), ("character-coverage", 1.0)):
             unused = getattr(self, key.replace("-", "_")) != default and self.subwords != "sentencepiece"
             require(not unused, key, "needs 'subwords: sentencepiece', which reads it: leave it out")
@@ -210,17 +214,6 @@ class Scoring(Section):
                 require(name in DATASETS, "testsets", problem)
 
 
-#: the sections of a recipe, but `experiments`
-TYPES: dict[str, type[Section]] = {
-    "corpus": Corpus,
-    "prepare": Prepare,
-    "model": Model,
-    "train": Train,
-    "generate": Generate,
-    "score": Scoring,
-}
-
-
 @dataclass(frozen=True)
 class Recipe:
     """The contents of a recipe."""
@@ -234,8 +227,7 @@ class Recipe:
     score: Scoring
     experiments: dict[str, list[str]]
     default_experiments: list[str]
-    # Where each (section, key) was set: a file; None for --set; or the text that was given as --experiments.
-    origins: dict[tuple[str, str], Path | str | None] = field(default_factory=dict)
+    origins: Origins = field(default_factory=dict)
 
     @property
     def pairs(self) -> list[str]:
@@ -260,8 +252,12 @@ class Recipe:
         return where_written(self.origins.get((section, key), self.path), section, key)
 
 
+#: the sections of a recipe, but `experiments`
+TYPES = {one.name: one.type for one in fields(Recipe) if isinstance(one.type, type) and issubclass(one.type, Section)}
+
+
 def where_written(origin: Path | str | None, section: str, key: str) -> str:
-    """The place where a value was set, from an origin as in `Recipe.origins`."""
+    """The place where a value was set, from one of `Origins`."""
     if isinstance(origin, str):
         return f"--experiments '{origin}'"
     return f"--set {section}.{key}" if origin is None else f"{origin}, {section}.{key}"

@@ -94,5 +94,5 @@ class Run:
 def prepared_text(data_dir: Path, corpus: str, pair: str, name: str) -> Path:
     """The file TEST.LANGUAGE of the data that was prepared last, which may not exist."""
     folder = data_dir / corpus / pair
-    found = sorted(folder.glob(f"prepared*/{name}"), key=lambda path: path.stat().st_mtime_ns)
-    return found[-1] if found else folder / "prepared" / name
+    texts = folder.glob(f"prepared*/{name}")
+    return max(texts, key=lambda path: path.stat().st_mtime_ns, default=folder / "prepared" / name)

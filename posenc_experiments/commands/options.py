@@ -31,31 +31,18 @@ OPTIONS = [
         metavar="SECTION.KEY=VALUE",
         help="Change a value of the recipe, such as train.max-update=1000. May be repeated.",
     ),
-    click.option("--seeds", default="1", show_default=True, help="Run each experiment with each seed, such as 1,2,3."),
+    click.option("--seeds", default="1", help="Run each experiment with each seed, such as 1,2,3."),
     click.option(
         "--source",
         type=click.Path(path_type=Path, exists=True, file_okay=False),
         help="Take the corpus's archives (kftt also: text) from this directory instead of the network.",
     ),
-    click.option(
-        "--data-dir",
-        type=click.Path(),
-        default="data",
-        show_default=True,
-        help="Directory of downloaded and prepared data.",
-    ),
-    click.option(
-        "--output-dir",
-        type=click.Path(),
-        default="output",
-        show_default=True,
-        help="Directory of the results.",
-    ),
+    click.option("--data-dir", type=click.Path(), default="data", help="Directory of downloaded and prepared data."),
+    click.option("--output-dir", type=click.Path(), default="output", help="Directory of the results."),
     click.option(
         "--executor",
         type=click.Choice(["local", "slurm"]),
         default="local",
-        show_default=True,
         help="Where experiments run: on this machine, or as jobs in SLURM's queue.",
     ),
     click.option(
@@ -149,18 +136,18 @@ def _directory(flag: str, text: str, separators: str) -> Path:
     if not text:  # a shell passes this for a variable that is not set
         raise RecipeError(f"{flag} is empty: name a directory.")
     path = Path(text).absolute()
-    if found := set(separators).intersection(str(path)):
-        raise RecipeError(f"{flag} {path}: fairseq would split this path at '{found.pop()}'; name another.")
+    if signs := [sign for sign in separators if sign in str(path)]:
+        raise RecipeError(f"{flag} {path}: fairseq would split this path at '{signs[0]}'; name another.")
     require_directory(path, flag)
     return path
 
 
 def choose_seeds(text: str) -> list[int]:
     """The different numbers of `--seeds`, in their order."""
-    found = words(text)
-    if not found or not all(word.isdecimal() and len(word) <= 10 and int(word) < 1 << 32 for word in found):
+    seeds = words(text)
+    if not seeds or not all(seed.isdecimal() and len(seed) <= 10 and int(seed) < 1 << 32 for seed in seeds):
         raise RecipeError(f"--seeds {text}: write whole numbers below {1 << 32}, such as 1,2,3.")
-    return list(dict.fromkeys(map(int, found)))
+    return list(dict.fromkeys(map(int, seeds)))
 
 
 def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hardware:
@@ -191,12 +178,11 @@ def find_hardware(options: dict[str, Any], most_gpus: int | None = None) -> Hard
             raise RecipeError(f"--gpus-per-job {gpus}: there are {len(names)} GPUs to share; ask for fewer.")
         if gpus:
             slots = [",".join(names[first : first + gpus]) for first in range(0, len(names) - gpus + 1, gpus)]
-            slots = slots[: jobs or len(slots)]
+            slots = slots[: jobs or None]
         else:
             slots = [str(number) for number in range(min(1 if jobs is None else jobs or cpus, cpus))]
         slots = slots if nodes == 1 else slots[:1]
-    meets = nodes == 1 or re.fullmatch(r".+:\d+", several["rendezvous"])
-    if several.get("node_rank", 0) >= nodes or not meets:
+    if several.get("node_rank", 0) >= nodes or (nodes > 1 and not re.fullmatch(r".+:\d+", several["rendezvous"])):
         raise RecipeError(
             f"--nodes {nodes}: give a --node-rank from 0 to {nodes - 1}, and node 0's address, such as --rendezvous "
             "host0:29500."

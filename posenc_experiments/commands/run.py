@@ -64,17 +64,13 @@ RUN_OPTIONS = [
         "recipe's 'default']",
     ),
     click.option(
-        "--stages",
-        default=f"{STAGES[0]}..{STAGES[-1]}",
-        show_default=True,
-        help=f"first..last or a list of: {', '.join(STAGES)}.",
+        "--stages", default=f"{STAGES[0]}..{STAGES[-1]}", help=f"first..last or a list of: {', '.join(STAGES)}."
     ),
-    click.option("--nodes", type=Count(), default=1, show_default=True, help="Machines that train together."),
+    click.option("--nodes", type=Count(), default=1, help="Machines that train together."),
     click.option(
         "--node-rank",
         type=Count(0),
         default=0,
-        show_default=True,
         help="Which of --nodes this is: 0 runs all stages, the others join its trainings.",
     ),
     click.option(
@@ -82,7 +78,13 @@ RUN_OPTIONS = [
         is_flag=True,
         help="At the end, also run `fairseq-posenc analyse`, and write its page beside the table.",
     ),
-    click.option("--rendezvous", metavar="HOST:PORT", default="", help="Where the nodes meet: an address of node 0."),
+    click.option(
+        "--rendezvous",
+        metavar="HOST:PORT",
+        default="",
+        show_default=False,
+        help="Where the nodes meet: an address of node 0.",
+    ),
 ]
 
 

@@ -1,6 +1,7 @@
 """`fairseq-posenc table`: runs the experiments of a paper's table, and prints them beside the paper's figures."""
 
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,10 @@ def make_rows(rows: Sequence[TableRow], folder: Path, call: Call) -> list[tuple[
     Raises:
         RecipeError: a recipe lacks the pair, experiment or test set of a row, or does not compute its metric.
     """
-    runs: dict[tuple[str, str], Run] = {}
-    made = []
+    made, read = [], cache(partial(read_recipe, overrides=call.options["overrides"]))
     for row in rows:
-        if (row.conf, row.pair) not in runs:
-            recipe = read_recipe(conf_in(folder, row.conf, row.where), call.options["overrides"])
-            runs[row.conf, row.pair] = call.run(recipe, row.pair)
-        run = runs[row.conf, row.pair]
-        recipe = run.recipe
+        recipe = read(conf_in(folder, row.conf, row.where))
+        run = call.run(recipe, row.pair)
         for kind, name, known in _names(row, run):
             if name not in known:
                 near, has = meant(name, known), ", ".join(known)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import wrap_file
 
 from posenc_experiments.base.done import is_done, locked, set_done
-from posenc_experiments.base.errors import OF_FILES, RecipeError
+from posenc_experiments.base.errors import FILE_ERRORS, RecipeError
 from posenc_experiments.base.files import TEMPORARY, atomic_directory, file_hash
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.subprocesses import run_command
@@ -202,7 +202,7 @@ def _fetch_all(row: Archive, part: Path, terminal: Console) -> str:
             code = error.code if isinstance(error, urllib.error.HTTPError) else None
             if code == OUT_OF_RANGE:  # no bytes follow
                 return ""
-            if getattr(error, "errno", None) in OF_FILES:  # an error of the local disk
+            if getattr(error, "errno", None) in FILE_ERRORS:  # an error of the local disk
                 raise
             fault = f"cannot be reached ({error})"
             if code is not None and code < 500 and code != TOO_MANY_REQUESTS:

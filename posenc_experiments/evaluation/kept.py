@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from posenc_experiments.base.errors import OF_FILES, RecipeError
+from posenc_experiments.base.errors import FILE_ERRORS, RecipeError
 from posenc_experiments.base.files import atomic_path, fingerprint
 from posenc_experiments.experiment.layout import ANALYSIS, SACREBLEU
 
@@ -91,7 +91,7 @@ def unpacked(path: Path) -> Path:
                     opened.extractall(target)
             except UNREADABLE as error:
                 shutil.rmtree(target, ignore_errors=True)
-                if isinstance(error, OSError) and error.errno in OF_FILES:
+                if isinstance(error, OSError) and error.errno in FILE_ERRORS:
                     raise
                 with archive.open("rb") as file:
                     if archive == path or START.match(file.read(64)):

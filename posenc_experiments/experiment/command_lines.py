@@ -32,22 +32,19 @@ def common_words(run: Run, task: str) -> list[str]:
 
 def train_command(experiment: Experiment) -> list[str]:
     """The command that trains an experiment."""
-    run, flags = experiment.run, dict(experiment.train_flags)
-    flags.update(derive_batch(experiment)[0])
+    run, flags = experiment.run, TRAIN_DEFAULTS | experiment.train_flags | derive_batch(experiment)[0]
     if experiment.start is not None:
         flags["finetune-from-model"] = str(experiment.start.averaged)
-    flags = {**TRAIN_DEFAULTS, **flags}
-    flags.update(_hardware(experiment))
     return [
-        *(*_launcher(run, "fairseq_cli.train"), *common_words(run, "translation"), "--arch", experiment.arch),
-        *flag_words(flags),
+        *(*_launcher(run), *common_words(run, "translation"), "--arch", experiment.arch),
+        *flag_words(flags | _hardware(experiment)),
         *("--seed", str(experiment.seed), "--save-dir", str(experiment.checkpoints)),
     ]
 
 
-def _launcher(run: Run, module: str) -> list[str]:
+def _launcher(run: Run) -> list[str]:
     """The words that start the processes of a training on this node: Python alone, or torchrun."""
-    hardware, meet = run.hardware, ["--standalone"]
+    hardware, module, meet = run.hardware, "fairseq_cli.train", ["--standalone"]
     if hardware.workers == 1:
         return run.module(module)
     if hardware.nodes > 1:

@@ -63,8 +63,8 @@ class Experiment(ExperimentDirectory):
     def directory(self) -> Path:  # type: ignore[override] # it follows from the settings
         name, folder = re.sub(r"[^A-Za-z0-9._+-]+", "_", self.name)[:100], self.run.pair_results_dir
         # It may have been trained under another name.
-        found = sorted(folder.glob(f"*-{self.fingerprint[:8]}"))
-        return (found[0] if found else folder / f"{name}-{self.fingerprint[:8]}") / f"seed{self.seed}"
+        ending = f"-{self.fingerprint[:8]}"
+        return min(folder.glob(f"*{ending}"), default=folder / f"{name}{ending}") / f"seed{self.seed}"
 
     @cached_property
     def flags(self) -> Flags:
@@ -148,9 +148,9 @@ class Experiment(ExperimentDirectory):
         """Some flags without those of hardware, and with one name for a precision that is not the recipe's."""
         recipe = self.run.recipe
         flags = {**recipe.model.flags, **recipe.train.flags, **self.flags}
-        of_recipe = precision(flags.keys() - recipe.overridden.keys() - self.run.extra.keys())
+        written = precision(flags.keys() - recipe.overridden.keys() - self.run.extra.keys())
         chosen = precision(self.train_flags)
-        changed = {"precision": chosen} if chosen != of_recipe else {}
+        changed = {"precision": chosen} if chosen != written else {}
         return {**with_precision(without_hardware(given), "fp32"), **changed}
 
     @cached_property
@@ -179,7 +179,7 @@ class Experiment(ExperimentDirectory):
         kept |= VALIDATED_BY if validated else set()
         counted = without_hardware(flags) | {name: flags[name] for name in kept & flags.keys()}
         corpus = recipe.corpus
-        found = {
+        parts = {
             "computation": fairseq_posenc.COMPUTATION,
             # fairseq's parser refuses encodings that do not exist.
             "initial_values": {
@@ -196,7 +196,7 @@ class Experiment(ExperimentDirectory):
                 "valid": prepared.contents(run, [corpus.valid])[0],
             },
         }
-        return {key: value for key, value in found.items() if value not in (None, {})}
+        return {key: value for key, value in parts.items() if value not in (None, {})}
 
     def _content(self, flag: str) -> str:
         """The checksum of the file that a flag names, or the fingerprint of the experiment that it continues.
@@ -247,10 +247,9 @@ def _sha256(path: Path, changed: int) -> str:
 
 
 def _number(text: str) -> int | float | str:
-    with suppress(ValueError):
-        return int(text)
-    with suppress(ValueError):
-        return float(text)
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
     return text
 
 
@@ -284,14 +283,14 @@ def derive_batch(experiment: Experiment) -> tuple[Flags, str | None]:
 
 
 def make_experiments(run: Run, names: list[str], seeds: list[int]) -> list[Experiment]:
-    """The experiments of these names with these seeds, in order.
+    """The experiments of these names with these seeds, all different, in order.
 
     Of names that mean the same experiment, only the first is kept, and a message says so.
     """
     kept: dict[str, Experiment] = {}
-    for name in dict.fromkeys(names):
+    for name in names:
         one = Experiment(run, name, seeds[0])
         same = kept.setdefault(one.fingerprint, one)
         if same is not one:
             run.say(f"{name} is the same experiment as {same.name}: it is run once, as {same.name}.")
-    return [Experiment(run, one.name, seed) for one in kept.values() for seed in dict.fromkeys(seeds)]
+    return [Experiment(run, one.name, seed) for one in kept.values() for seed in seeds]

@@ -42,7 +42,7 @@ def with_precision(flags: Mapping[str, Any], chosen: str) -> dict[str, Any]:
     return kept if chosen == "fp32" or precision(kept) != "fp32" else {**kept, chosen: ""}
 
 
-def value_of(value: Any) -> Any:
+def value_of(value: object) -> Any:
     """The normalized value of a flag, for JSON: equal for `(0.9, 0.98)` and `(0.90,0.98)`, and for 1 and 1.0."""
     if isinstance(value, str):
         try:

@@ -61,7 +61,7 @@ def find_experiments(path: Path) -> list[Path]:
     """The experiment directories below a directory, links followed, or the directory itself if it is one."""
     name = ExperimentDirectory(path).about.name
     pattern = f"{glob.escape(str(path))}/**/{name}"
-    found: dict[str, Path] = {}  # by its real path, as a link may lead to a directory above it
+    experiments: dict[str, Path] = {}  # by its real path, as a link may lead to a directory above it
     for file in glob.iglob(pattern, recursive=True):
-        found.setdefault(os.path.realpath(Path(file).parent), Path(file).parent)
-    return [one for one in found.values() if not one.name.endswith(TEMPORARY)]
+        experiments.setdefault(os.path.realpath(Path(file).parent), Path(file).parent)
+    return [one for one in experiments.values() if not one.name.endswith(TEMPORARY)]

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from posenc_experiments.base.done import forget, is_done, locked, set_done
 from posenc_experiments.base.errors import RecipeError
@@ -27,7 +27,7 @@ class Step(ABC):
         return [*(self.reads.chain if self.reads else []), self]
 
     @abstractmethod
-    def settings(self, experiment: Experiment) -> list[Any]:
+    def settings(self, experiment: Experiment) -> list[object]:
         """What its outputs depend on beside those that it reads."""
 
     @abstractmethod

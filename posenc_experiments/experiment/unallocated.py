@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from types import SimpleNamespace
-from typing import Any
 
 import fairseq.models
 import torch
@@ -13,7 +12,7 @@ from fairseq.data import Dictionary
 from fairseq_posenc.errors import FlagError
 
 
-def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> Any:
+def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> torch.nn.Module:
     """The model that fairseq-train would build; its parameters have shapes, but no memory.
 
     Args:

@@ -23,10 +23,9 @@ def environment() -> dict[str, Any]:
 
     # Only if git tracks the plugin: it may be installed inside a checkout of something else.
     commit = _git("rev-parse", "HEAD") if _git("ls-files", "effects.py") else ""
-    changed = bool(_git("status", "--porcelain", "--", *CODE)) if commit else None
     return {
         "commit": commit or None,
-        "changed": changed,
+        "changed": bool(_git("status", "--porcelain", "--", *CODE)) if commit else None,
         "torch": str(torch.__version__),
         "fairseq": str(fairseq.__version__),
     }
@@ -34,14 +33,14 @@ def environment() -> dict[str, Any]:
 
 def all_environments(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """The environment of a resumed training; what differs between its processes is a list of all values, in order."""
-    found = {}
+    merged = {}
     for key in earlier | now:
         values = list(dict.fromkeys([*as_list(earlier.get(key)), now.get(key)]))
-        found[key] = values if len(values) > 1 else values[0]
-    return found
+        merged[key] = values if len(values) > 1 else values[0]
+    return merged
 
 
-def as_list(value: Any) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """The values of an environment's key."""
     return value if isinstance(value, list) else [value]
 

@@ -9,7 +9,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from posenc_experiments.base.files import write_json
@@ -25,12 +25,6 @@ def _launch() -> str:
     With it, a requeued job does not join a training that its earlier start announced.
     """
     return os.environ.get("POSENC_LAUNCH", "")
-
-
-def forget_attempts(experiments: Iterable[Experiment]) -> None:
-    """On node 0, before all stages: deletes announcements of a killed run."""
-    for experiment in experiments:
-        experiment.nodes.unlink(missing_ok=True)
 
 
 @contextmanager

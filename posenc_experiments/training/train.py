@@ -2,9 +2,8 @@
 
 import shutil
 import threading
-import zipfile
 from pathlib import Path
-from typing import Any
+from zipfile import is_zipfile
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import TEMPORARY, atomic_path, read_json, write_json
@@ -27,7 +26,7 @@ class TrainStage(Step):
     name = "train"
     reads_data = True
 
-    def settings(self, experiment: Experiment) -> list[Any]:
+    def settings(self, experiment: Experiment) -> list[object]:
         return [experiment.fingerprint, experiment.seed]
 
     def dry_run(self, experiment: Experiment) -> None:
@@ -58,7 +57,7 @@ class TrainStage(Step):
         with announced(experiment):
             run_command(run, command, experiment.train_log, what, environment, locks, _Display(experiment, log).show)
         log.follow(experiment.train_log)
-        if not whole_checkpoint(experiment.last_checkpoint):
+        if not is_zipfile(experiment.last_checkpoint):
             raise RecipeError(f"{what} ended without a checkpoint: see {experiment.train_log}.")
         rate = log.words_per_second or 0.0
         summary = {
@@ -77,7 +76,7 @@ class AverageStage(Step):
     name = "average"
     reads = TrainStage()
 
-    def settings(self, experiment: Experiment) -> list[Any]:
+    def settings(self, experiment: Experiment) -> list[object]:
         return [experiment.averaging]
 
     def dry_run(self, experiment: Experiment) -> None:
@@ -129,23 +128,21 @@ def require_gpu_of_precision(experiment: Experiment) -> None:
         )
 
 
-def whole_checkpoint(path: Path) -> bool:
-    """Whether a checkpoint is complete: it is a zip archive, and the directory of these is at their end."""
-    return path.is_file() and zipfile.is_zipfile(path)
-
-
 def prepare_checkpoints(experiment: Experiment) -> bool:
-    """Prepares `checkpoints/` for a start or a resume; returns whether there is a checkpoint to resume from."""
+    """Prepares `checkpoints/` for a start or a resume; returns whether there is a checkpoint to resume from.
+
+    A checkpoint is a zip archive. The directory of such an archive is at its end, so an incomplete one is none.
+    """
     directory = experiment.checkpoints
     directory.mkdir(parents=True, exist_ok=True)
     for partial in directory.glob(f"*{TEMPORARY}"):  # checkpoints that a killed run did not finish writing
         partial.unlink()
     last = experiment.last_checkpoint
-    if whole_checkpoint(last):
+    if is_zipfile(last):
         return True
     # fairseq writes checkpoint_last.pt in place, as a copy of another checkpoint: after a kill it may be incomplete,
     # but the other is not.
-    whole = [path for path in directory.glob("checkpoint*.pt") if whole_checkpoint(path)]
+    whole = [path for path in directory.glob("checkpoint*.pt") if is_zipfile(path)]
     if not whole:
         last.unlink(missing_ok=True)
         experiment.train_log.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.run import Run
@@ -13,7 +12,7 @@ from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.jobs.job import Job, Scheduler
 from posenc_experiments.jobs.pool import run_jobs
 from posenc_experiments.jobs.slurm import Slurm
-from posenc_experiments.training.nodes import forget_attempts, join
+from posenc_experiments.training.nodes import join
 from posenc_experiments.training.train import require_gpu_of_precision, require_same_batch
 from posenc_experiments.workflow.plan import Plan
 
@@ -25,23 +24,24 @@ def run_plan(plan: Plan) -> dict[Job, str]:
     run = plan.experiments[0].run
     local, hardware = Scheduler(run), run.hardware
     scheduler = local if hardware.slurm is None else Slurm(run)
+    trained = plan.experiments if "train" in plan.steps else []
     if hardware.node_rank and not run.dry_run:
-        for experiment in plan.experiments if "train" in plan.steps else []:
+        for experiment in trained:
             join(plan.steps["train"], experiment)
         return {}
     _say_missing_tests(plan)
     with _interruptible(run, scheduler):
-        for experiment in plan.experiments if "train" in plan.steps else []:
+        for experiment in trained:
             require_same_batch(experiment)
-        for experiment in plan.waiting if "train" in plan.steps and not run.dry_run else []:
+        for experiment in plan.waiting if trained and not run.dry_run else []:
             require_gpu_of_precision(experiment)
         check_flags(plan.waiting, plan.steps.values())
         if run.dry_run:
             for job in [*plan.data, *plan.experiment_jobs.values()]:
                 (local if job.here else scheduler).dry_run(job)
             return {}
-        if hardware.nodes > 1 and "train" in plan.steps:
-            forget_attempts(plan.experiments)
+        for experiment in trained if hardware.nodes > 1 else []:
+            experiment.nodes.unlink(missing_ok=True)  # a killed run announced it
         for directory in (run.data_dir, run.output_dir):
             directory.mkdir(parents=True, exist_ok=True)
         return run_jobs(plan.to_do, scheduler)
@@ -62,7 +62,7 @@ def _interruptible(run: Run, scheduler: Scheduler) -> Iterator[None]:
     """
     interrupted: list[int] = []
 
-    def interrupt(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         signal.alarm(GRACE_SECONDS)  # then kills this process, and so its commands, if it has not ended
         interrupted.append(number)

@@ -1,6 +1,5 @@
 """A table of a paper for the tiny recipe: its file, its plan, and the command that makes it."""
 
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from posenc_experiments.evaluation.tables.paper_table import COLUMNS, read_table
 from posenc_experiments.workflow.plan import STAGES, Plan, make_plan
 from tests import forked
 from tests.experiments import tiny
-from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADER = "\t".join(COLUMNS)
@@ -43,11 +41,3 @@ def command(recipe: Path, *options: str) -> list[str]:
 
 def run_table(recipe: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return forked.run_command(command(recipe, *options))
-
-
-def kill_when(condition: Any, recipe: Path, *options: str) -> None:
-    """Starts the command and kills it when the condition holds."""
-    process = subprocess.Popen(command(recipe, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
-    wait_until(condition, process)
-    process.kill()
-    assert process.wait() == -signal.SIGKILL

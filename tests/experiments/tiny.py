@@ -2,17 +2,23 @@
 
 import hashlib
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 from unittest import mock
+
+from click.testing import CliRunner, Result
 
 from posenc_experiments.base.hardware import Hardware
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.run import Run
+from posenc_experiments.cli import group
 from posenc_experiments.data import download, prepare
+from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.training import train
 from tests import forked
 from tests.toy import make_corpus
@@ -117,19 +123,49 @@ def command(name: str, *options: object) -> list[str]:
     return [str(word) for word in words]
 
 
+def recipe_command(root: Path, *options: object) -> list[str]:
+    """The command that runs the tiny recipe in a directory."""
+    return command("run", "--conf", root / "recipe" / "tiny.yaml", *directories(root), *options)
+
+
+def run_recipe(root: Path, *options: object) -> subprocess.CompletedProcess[str]:
+    """Runs this command in a fork."""
+    return forked.run_command(recipe_command(root, *options))
+
+
 def directories(root: Path, output: Path | None = None) -> list[str | Path]:
     """The options for data and output in a directory; for output in another, if one is given."""
     return ["--data-dir", root / "data", "--output-dir", output or root / "output"]
 
 
-def make_run(directory: Path, conf: Path, source: Path | None, **options: object) -> Run:
-    """A Run for the pipeline's functions in this process; `options` are fields of Run, or of its Hardware."""
+def run_here(*words: object) -> Result:
+    """Runs a command of the experiments in this process."""
+    return CliRunner().invoke(group, [*map(str, words)])
+
+
+def make_run(
+    directory: Path,
+    conf: Path | None = None,
+    source: Path | None = None,
+    overrides: Sequence[str] = (),
+    **options: object,
+) -> Run:
+    """A Run for the pipeline's functions in this process, by default of the tiny recipe in the directory.
+
+    Args:
+        overrides: values of --set.
+        options: fields of Run, or of its Hardware.
+    """
     hardware = {field.name: options.pop(field.name) for field in fields(Hardware) if field.name in options}
+    given = {"pair": "en-de", "data_dir": directory / "data", "output_dir": directory / "output", **options}
     return Run(
-        recipe=read_recipe(conf),
-        data_dir=directory / "data",
-        output_dir=directory / "output",
+        recipe=read_recipe(conf or directory / "recipe" / "tiny.yaml", overrides),
         source_dir=source,
         hardware=Hardware(**hardware),  # type: ignore[arg-type]
-        **{"pair": "en-de", **options},  # type: ignore[arg-type]
+        **given,  # type: ignore[arg-type]
     )
+
+
+def make_experiment(directory: Path, name: str = "shaw-k2", seed: int = 1, **options: Any) -> Experiment:
+    """An experiment of the tiny recipe in the directory; `options` are those of `make_run`."""
+    return Experiment(make_run(directory, **options), name, seed)

@@ -1,4 +1,4 @@
-"""Fingerprints, records of finished steps, atomic writes and locks."""
+"""Records of finished steps, atomic writes and locks."""
 
 import os
 import re
@@ -15,7 +15,6 @@ from posenc_experiments.base.errors import RecipeError, sentence
 from posenc_experiments.base.files import (
     atomic_directory,
     atomic_path,
-    fingerprint,
     read_json,
     require_directory,
     require_output,
@@ -23,11 +22,6 @@ from posenc_experiments.base.files import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def test_fingerprint_knows_values_not_order() -> None:
-    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
-    assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
 
 
 def test_a_record_is_valid_only_for_its_inputs_and_complete_outputs(tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ def test_gpus_are_shared_as_the_user_named_them(monkeypatch: pytest.MonkeyPatch)
         local(gpus=6)
 
 
+def test_a_seed_that_is_given_twice_runs_once() -> None:
+    assert choose_seeds("1,20 1") == [1, 20]
+
+
 @pytest.mark.parametrize("text", ["1,x", "-1", str(1 << 32)])
 def test_other_seeds_than_numbers_are_refused(text: str) -> None:
     with pytest.raises(RecipeError, match=r"^--seeds .*: write whole numbers below 4294967296, such as 1,2,3"):

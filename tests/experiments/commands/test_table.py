@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from posenc_experiments.base.files import read_json
-from tests.experiments.tables import HEADER, ROOT, ROW, command, kill_when, plan, run_table, write_table
-from tests.waiting import is_held, wait_until
+from tests.experiments.tables import HEADER, ROOT, ROW, command, plan, run_table, write_table
+from tests.waiting import is_held, kill_when, wait_until
 
 
 @pytest.mark.slow
 def test_killed_while_training_and_called_again_it_ends_with_the_table(recipe: Path) -> None:
     write_table(recipe, "# Paper", HEADER, ROW, ROW.replace("shaw-k2", "bad").replace("K = 2", "broken"))
     good, bad = plan(recipe).experiments
-    kill_when((good.checkpoints / "checkpoint1.pt").exists, recipe)
+    kill_when((good.checkpoints / "checkpoint1.pt").exists, command(recipe))
     process = run_table(recipe)
     assert process.returncode == 1
     assert "shaw-k2 en-de seed 1: resumes from its last checkpoint" in process.stdout

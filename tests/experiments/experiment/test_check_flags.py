@@ -1,21 +1,18 @@
 """Settings that cannot lead to a result are refused before training, with the place where they were set."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.run import Run
-from posenc_experiments.cli import group
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import STEPS
 from posenc_experiments.workflow.sweep import choose_experiments
-from tests.experiments.tiny import CONF, directories, make_recipe, make_run, prepare_data
+from tests.experiments.tiny import CONF, directories, make_recipe, make_run, prepare_data, run_here
 
 BY_UPDATES = ("generate.average-by=updates", "train.save-interval-updates=10")
 
@@ -86,6 +83,8 @@ def test_the_part_of_each_process_must_hold_the_longest_sentence(prepared: Run) 
     check(prepared, hardware=replace(prepared.hardware, gpus=8))
     with pytest.raises(RecipeError, match=r"--max-tokens 8 is below the longest sentence .* use fewer processes"):
         check(prepared, hardware=replace(prepared.hardware, gpus=50))
+    with pytest.raises(RecipeError, match=r"^--max-tokens after --: --max-tokens 9 is below the longest sentence"):
+        check(prepared, extra={"max-tokens": "9"})
 
 
 @pytest.mark.parametrize(
@@ -110,8 +109,7 @@ def test_flags_that_fairseq_refuses_are_named_as_typed(prepared: Run, sweep: str
 
 
 @pytest.mark.parametrize(
-    "flags",
-    ["--adaptive-softmax-cutoff 2000 --criterion adaptive_loss --ddp-backend legacy_ddp", "--base-layers 1"],
+    "flags", ["--adaptive-softmax-cutoff 2000 --criterion adaptive_loss --ddp-backend legacy_ddp", "--base-layers 1"]
 )
 def test_flags_that_depend_on_the_vocabulary_or_on_other_processes_pass(prepared: Run, flags: str) -> None:
     check(prepared, sweep=f"shaw {flags}")
@@ -128,19 +126,9 @@ def test_flags_that_depend_on_the_vocabulary_or_on_other_processes_pass(prepared
 )
 def test_the_file_of_a_refused_flag_is_named_before_any_work(tmp_path: Path, old: str, new: str, place: str) -> None:
     conf, corpus = make_recipe(tmp_path, CONF.replace(old, new))
-    words = ["run", "--conf", conf, "--gpus", "0", "--source", corpus, *directories(tmp_path)]
-    result = CliRunner().invoke(group, list(map(str, words)))
+    result = run_here("run", "--conf", conf, "--gpus", "0", "--source", corpus, *directories(tmp_path))
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {conf}, {place}: ")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "data").exists()
-    assert not (tmp_path / "output").exists()
-
-
-def test_too_small_batches_are_refused_between_preparing_and_training(prepared: Run, tmp_path: Path) -> None:
-    shutil.copytree(prepared.data_dir, tmp_path / "data")
-    words = ["run", "--conf", prepared.recipe.path, "--gpus", "0", "--stages", "train", *directories(tmp_path)]
-    result = CliRunner().invoke(group, [*map(str, words), "--", "--max-tokens=9"])
-    assert result.exit_code == 1
-    assert result.stderr.startswith("Error: --max-tokens after --: --max-tokens 9 is below the longest sentence")
     assert not (tmp_path / "output").exists()

@@ -38,15 +38,13 @@ def run(jobs: list[Job], call: Run, slots: int = 4, nodes: int = 1) -> str:
 
 @pytest.fixture
 def call(recipe: Path) -> Run:
-    return make_run(recipe.parent, recipe / "tiny.yaml", None)
+    return make_run(recipe.parent)
 
 
 def test_a_failed_job_stops_only_jobs_that_need_it(tmp_path: Path, call: Run) -> None:
     data, broken = shell_job(tmp_path, "data", "true"), shell_job(tmp_path, "broken", "echo no such corpus; exit 3")
-    poor, download = (
-        shell_job(tmp_path, "poor", "true", broken),
-        shell_job(tmp_path, "download", "echo no network; exit 1"),
-    )
+    poor = shell_job(tmp_path, "poor", "true", broken)
+    download = shell_job(tmp_path, "download", "echo no network; exit 1")
     download.here = True
     jobs = [data, broken, shell_job(tmp_path, "good", "true", data), poor, shell_job(tmp_path, "last", "true", poor)]
     said = run([download, *jobs, shell_job(tmp_path, "lost", "true", download)], call)

@@ -1,21 +1,18 @@
 """Trainings in several processes and on several nodes: the same experiment as in one process."""
 
 import contextlib
-import json
 import os
 import random
 import signal
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
-from posenc_experiments.experiment.experiment import Experiment
-from tests import forked
+from posenc_experiments.base.files import read_json
 from tests.experiments import tiny
 from tests.waiting import wait_until
 
@@ -24,10 +21,9 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def setting(root: Path) -> Path:
-    """The directory of shaw-k2 within --output-dir."""
-    run = tiny.make_run(root, root / "recipe" / "tiny.yaml", None)
-    return Experiment(run, "shaw-k2", 1).directory.relative_to(run.output_dir)
+def directory_in(root: Path, output: str) -> Path:
+    """The directory of shaw-k2 in an --output-dir."""
+    return tiny.make_experiment(root, output_dir=root / output).directory
 
 
 # Dropout would differ between processes.
@@ -43,14 +39,10 @@ def free_port() -> int:
             return port
 
 
-def command(conf: Path, root: Path, output: str, *options: str) -> list[str]:
-    words = ["--conf", conf, "--source", root / "corpus", "--stages", "download..train"]
-    return tiny.command("run", *words, *tiny.directories(root, root / output), *options)
-
-
-def start(*arguments: Any) -> subprocess.Popen[str]:
-    words = command(*arguments)
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+def start(root: Path, output: str, *options: str) -> subprocess.Popen[str]:
+    given = ["--output-dir", root / output, "--source", root / "corpus", "--stages", "download..train", *options]
+    command = tiny.recipe_command(root, *given)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -63,17 +55,16 @@ def finish(process: subprocess.Popen[str]) -> str:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recipe trained by one process."""
     root = tmp_path_factory.mktemp("nodes")
-    conf, _ = tiny.make_recipe(root, CONF, lines=300)
-    run = forked.run_command(command(conf, root, "one"))
-    assert run.returncode == 0, run.stdout + run.stderr
+    tiny.make_recipe(root, CONF, lines=300)
+    finish(start(root, "one"))
     return root
 
 
 def require_equal_trainings(root: Path, output: str) -> None:
-    one, other = (root / name / setting(root) for name in ("one", output))
-    losses = [json.loads((path / "training.json").read_text())["valid_loss"] for path in (one, other)]
+    directories = [directory_in(root, name) for name in ("one", output)]
+    losses = [read_json(directory / "training.json")["valid_loss"] for directory in directories]
     assert losses[0] == losses[1]  # printed with three decimals
-    ours, theirs = (load_checkpoint(path / "checkpoints" / "checkpoint_last.pt")["model"] for path in (one, other))
+    ours, theirs = (load_checkpoint(path / "checkpoints" / "checkpoint_last.pt")["model"] for path in directories)
     for name, tensor in ours.items():
         # A bias of keys adds the same to all logits of a query: its gradient is noise, which Adam enlarges.
         if not name.endswith("k_proj.bias"):
@@ -81,60 +72,57 @@ def require_equal_trainings(root: Path, output: str) -> None:
 
 
 def test_two_processes_train_the_same_model(root: Path) -> None:
-    run = forked.run_command(command(root / "recipe" / "tiny.yaml", root, "two", "--processes", "2"))
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "--update-freq 4" in (root / "one" / setting(root) / "command.sh").read_text()
-    assert "--update-freq 2" in (root / "two" / setting(root) / "command.sh").read_text()
+    finish(start(root, "two", "--processes", "2"))
+    assert "--update-freq 4" in (directory_in(root, "one") / "command.sh").read_text()
+    assert "--update-freq 2" in (directory_in(root, "two") / "command.sh").read_text()
     require_equal_trainings(root, "two")
 
 
 def trainings_in(directory: Path) -> list[int]:
     """The processes that train in a directory."""
-    found, name = [], str(directory / setting(directory.parent)).encode()
+    processes = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if name in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
+            if str(directory).encode() in path.read_bytes():
+                processes.append(int(path.parent.name))
+    return processes
 
 
 def test_a_kill_ends_all_processes_and_the_training_resumes(root: Path) -> None:
-    conf, directory = root / "recipe" / "tiny.yaml", root / "killed" / setting(root)
-    process = start(conf, root, "killed", "--processes", "2")
+    directory = directory_in(root, "killed")
+    process = start(root, "killed", "--processes", "2")
     wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
-    trainings = trainings_in(root / "killed")
+    trainings = trainings_in(directory)
     assert len(trainings) == 3  # torchrun's too
     for training in trainings:
         os.kill(training, signal.SIGSTOP)  # so that they do not end by themselves
     process.kill()
     process.communicate()
     try:
-        wait_until(lambda: not trainings_in(root / "killed"))
+        wait_until(lambda: not trainings_in(directory))
     finally:
-        for training in trainings_in(root / "killed"):
+        for training in trainings_in(directory):
             os.kill(training, signal.SIGKILL)
     assert not (directory / "done.json").exists()
-    assert "resumes from its last checkpoint" in finish(start(conf, root, "killed", "--processes", "2"))
+    assert "resumes from its last checkpoint" in finish(start(root, "killed", "--processes", "2"))
     require_equal_trainings(root, "killed")
 
 
 def test_two_nodes_train_the_same_model(root: Path) -> None:
-    conf = root / "recipe" / "tiny.yaml"
     meet = ["--nodes", "2", "--rendezvous", f"127.0.0.1:{free_port()}"]
     # An announcement of a killed run must not be joined.
-    stale = root / "nodes" / setting(root) / "nodes.json"
+    stale = directory_in(root, "nodes") / "nodes.json"
     stale.parent.mkdir(parents=True)
     stale.write_text('{"attempt": "old", "launch": "another job"}')
-    second = start(conf, root, "nodes", *meet, "--node-rank", "1")
-    first = start(conf, root, "nodes", *meet)
+    second = start(root, "nodes", *meet, "--node-rank", "1")
+    first = start(root, "nodes", *meet)
     finish(first)
     said = finish(second)
     assert "waits for node 0" in said
-    assert "joins" in said
-    assert not (root / "nodes" / setting(root) / "nodes.json").exists()
+    assert not stale.exists()
     require_equal_trainings(root, "nodes")
     assert said.count("joins") == 1
     # Started again, neither node trains; without the stage train, none waits for it.
-    again = [start(conf, root, "nodes", *meet, "--node-rank", rank) for rank in ("0", "1")]
-    finish(start(conf, root, "none", *meet, "--node-rank", "1", "--stages", "download,prepare"))
+    again = [start(root, "nodes", *meet, "--node-rank", rank) for rank in ("0", "1")]
+    finish(start(root, "none", *meet, "--node-rank", "1", "--stages", "download,prepare"))
     assert ["joins" in finish(process) for process in again] == [False, False]

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,42 +14,25 @@ import torch
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, fingerprint, read_json, write_json
-from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.evaluation.results import seal
 from posenc_experiments.evaluation.scores.score import ScoreStage
 from posenc_experiments.evaluation.scores.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.experiment.step import Step
 from posenc_experiments.jobs.job import Scheduler
-from posenc_experiments.training.train import AverageStage, TrainStage
 from posenc_experiments.workflow import pipeline
-from tests import forked
-from tests.experiments.tiny import CONF, command, directories, make_recipe, make_run, write_sources
-from tests.waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[3]
+from posenc_experiments.workflow.plan import STEPS
+from tests.experiments import tiny
+from tests.waiting import kill_when
 
 
-def setting(root: Path, *overrides: str, seed: int = 1) -> Path:
-    """The directory of shaw-k2 within --output-dir."""
-    run = make_run(root, root / "recipe" / "tiny.yaml", None)
-    run = replace(run, recipe=read_recipe(run.recipe.path, overrides))
-    return Experiment(run, "shaw-k2", seed).directory.relative_to(run.output_dir)
-
-
-def run_pipeline(conf: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
-    return forked.run_command(command("run", "--conf", conf, *options))
-
-
-def test_a_command_that_fails_on_a_full_disk_says_so(tmp_path: Path, small_disk: Path) -> None:
+def test_a_command_that_fails_on_a_full_disk_says_so(recipe: Path, small_disk: Path) -> None:
     """Its log is on that disk, and may end before the error."""
-    conf, corpus = make_recipe(tmp_path)
     fill = ["sh", "-c", f"head -c 1000000 /dev/zero > {small_disk}/data"]
     with pytest.raises(
         RecipeError, match=rf"^Filling failed \(exit status 1\): .*; the disk of {small_disk} is full; the"
     ):
-        run_command(make_run(tmp_path, conf, corpus), fill, small_disk / "log", "Filling")
+        run_command(tiny.make_run(recipe.parent), fill, small_disk / "log", "Filling")
 
 
 @pytest.fixture(scope="module")
@@ -60,22 +42,33 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     The last three checkpoints, which are saved every 5 updates, are averaged; the recipe would keep one.
     """
     root = tmp_path_factory.mktemp("pipeline")
-    settings = CONF.replace("average: 2", "average: 3\n  average-by: updates\n  length-penalty: wu\n  lenpen: 0.6")
+    settings = tiny.CONF.replace("average: 2", "average: 3\n  average-by: updates\n  length-penalty: wu\n  lenpen: 0.6")
     settings = settings.replace("\ntrain:\n", "\ntrain:\n  save-interval-updates: 5\n  keep-interval-updates: 1\n")
-    conf, corpus = make_recipe(root, settings + "\nscore:\n  tokenized: split\n", lines=400)
+    conf, corpus = tiny.make_recipe(root, settings + "\nscore:\n  tokenized: split\n", lines=400)
     lines = (corpus / "test.en").read_bytes().split(b"\n")
     lines[2] = b""
     (corpus / "test.en").write_bytes(b"\n".join(lines))
-    write_sources(conf.parent, corpus)
-    process = run_pipeline(conf, *directories(root), "--source", corpus)
-    assert process.returncode == 0, process.stdout + process.stderr
+    tiny.write_sources(conf.parent, corpus)
+    process = tiny.run_recipe(root, "--source", corpus)
+    assert (process.returncode, process.stderr) == (0, ""), process.stdout
     (root / "said").write_text(process.stdout)
-    assert process.stderr == ""
     return root
 
 
-def test_a_run_writes_all_documented_files(made: Path) -> None:
-    directory = made / "output" / setting(made)
+@pytest.fixture(scope="module")
+def directory(made: Path) -> Path:
+    """The directory of its experiment."""
+    return tiny.make_experiment(made).directory
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path) -> Experiment:
+    """The same experiment in a copy of its results."""
+    shutil.copytree(made / "output", tmp_path / "output")
+    return tiny.make_experiment(made, output_dir=tmp_path / "output")
+
+
+def test_a_run_writes_all_documented_files(made: Path, directory: Path) -> None:
     about = read_json(directory / "experiment.json")
     assert about.pop("fingerprint") == fingerprint(about["made_from"])
     assert about.pop("made_from")["training"]["clipping_distance"] == 2
@@ -111,8 +104,7 @@ def test_a_run_writes_all_documented_files(made: Path) -> None:
     assert (directory / "test.ref").read_bytes() == (corpus / "test.de").read_bytes()
 
 
-def test_the_last_checkpoints_by_updates_are_kept_and_averaged(made: Path) -> None:
-    directory = made / "output" / setting(made)
+def test_the_last_checkpoints_by_updates_are_kept_and_averaged(directory: Path) -> None:
     kept = sorted(
         (int(path.stem.split("_")[2]), path) for path in (directory / "checkpoints").glob("checkpoint_*_*.pt")
     )
@@ -125,16 +117,15 @@ def test_the_last_checkpoints_by_updates_are_kept_and_averaged(made: Path) -> No
     assert not torch.equal(average[name], states[-1][name])
 
 
-def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(made: Path) -> None:
-    lines = (made / "output" / setting(made) / "test.hyp").read_text().split("\n")
+def test_every_source_line_has_a_translation_and_empty_lines_an_empty_one(directory: Path) -> None:
+    lines = (directory / "test.hyp").read_text().split("\n")
     assert len(lines) == 21  # 20 lines, and the empty text after the last newline
     assert lines[2] == lines[20] == ""
     assert all(lines[:2])
     assert all(lines[3:20])
 
 
-def test_the_scores_are_those_of_sacrebleus_command(made: Path) -> None:
-    directory = made / "output" / setting(made)
+def test_the_scores_are_those_of_sacrebleus_command(made: Path, directory: Path) -> None:
     words = ["test.ref", "-i", "test.hyp", "-m", "bleu", "chrf", "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(
         [sys.executable, "-m", "sacrebleu", *words], cwd=directory, stdout=subprocess.PIPE, check=True
@@ -161,7 +152,7 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
 
     before = state()
     # The downloaded and prepared data suffices, without --source.
-    process = run_pipeline(made / "recipe" / "tiny.yaml", *directories(made))
+    process = tiny.run_recipe(made)
     assert process.returncode == 0, process.stderr
     assert state() == before
     assert "en-de tiny shaw-k2 seed 1: done before" in process.stdout
@@ -170,98 +161,83 @@ def test_a_second_run_does_nothing_again(made: Path) -> None:
 
 def test_a_precision_that_needs_a_gpu_is_refused_on_a_cpu(made: Path) -> None:
     for options in (["--precision", "fp16"], ["--", "--fp16"]):
-        process = run_pipeline(made / "recipe" / "tiny.yaml", *directories(made), *options)
+        process = tiny.run_recipe(made, *options)
         assert process.returncode == 1
         assert "shaw-k2 en-de seed 1: --fp16 needs a GPU, and this call trains on a CPU" in process.stderr
-        assert run_pipeline(made / "recipe" / "tiny.yaml", *directories(made), "--dry-run", *options).returncode == 0
+        assert tiny.run_recipe(made, "--dry-run", *options).returncode == 0
 
 
-def test_a_training_is_not_taken_for_one_with_other_batches(made: Path) -> None:
-    conf, record = made / "recipe" / "tiny.yaml", made / "output" / setting(made) / "done.json"
-    before = record.read_bytes()
-    process = run_pipeline(conf, *directories(made), "--", "--max-tokens", "150")
+def test_a_training_is_not_taken_for_one_with_other_batches(made: Path, directory: Path) -> None:
+    before = (directory / "done.json").read_bytes()
+    process = tiny.run_recipe(made, "--", "--max-tokens", "150")
     assert process.returncode == 1
     assert process.stderr.count("\n") == 1
     assert "was trained in batches of 400 tokens" in process.stderr
     assert "this call asks for 1 x --max-tokens 150 --update-freq 3" in process.stderr
     # 2 x 100 tokens make the same batch, and other stages do not read it.
     for options in (["--", "--max-tokens", "100"], ["--stages", "translate,score", "--", "--max-tokens", "150"]):
-        assert run_pipeline(conf, *directories(made), *options).returncode == 0
-    assert record.read_bytes() == before
+        assert tiny.run_recipe(made, *options).returncode == 0
+    assert (directory / "done.json").read_bytes() == before
 
 
-def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(made: Path, tmp_path: Path) -> None:
-    conf = made / "recipe" / "tiny.yaml"
-    options: list[str | Path] = [*directories(made, tmp_path), "--stages", "train,average"]
-    directory = tmp_path / setting(made)
-    process = subprocess.Popen(command("run", "--conf", conf, *options), cwd=ROOT, stdout=subprocess.DEVNULL)
-    wait_until((directory / "checkpoints" / "checkpoint1.pt").exists, process)
-    process.kill()
-    process.wait()
-    assert not (directory / "done.json").exists()
+def test_killed_in_the_middle_of_training_it_resumes_to_the_same_weights(
+    made: Path, directory: Path, tmp_path: Path
+) -> None:
+    options = ["--output-dir", tmp_path, "--stages", "train,average"]
+    killed = tiny.make_experiment(made, output_dir=tmp_path)
+    kill_when((killed.checkpoints / "checkpoint1.pt").exists, tiny.recipe_command(made, *options))
+    assert not (killed.directory / "done.json").exists()
     # A kill while fairseq copies checkpoint_last.pt.
-    (directory / "checkpoints" / "checkpoint_last.pt").write_bytes(b"PK")
-    left = directory / ".averaged.pt.0.tmp"  # by a kill while the average is written
+    killed.last_checkpoint.write_bytes(b"PK")
+    left = killed.directory / ".averaged.pt.0.tmp"  # by a kill while the average is written
     left.touch()
 
-    found = run_pipeline(conf, *options)
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "resumes from its last checkpoint" in found.stdout
-    assert (directory / "train.log").read_text().count("Loaded checkpoint") == 1
+    again = tiny.run_recipe(made, *options)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "resumes from its last checkpoint" in again.stdout
+    assert killed.train_log.read_text().count("Loaded checkpoint") == 1
     assert not left.exists()
-    unbroken, resumed = (
-        load_checkpoint(root / "averaged.pt")["model"] for root in (made / "output" / setting(made), directory)
-    )
+    unbroken, resumed = (load_checkpoint(path / "averaged.pt")["model"] for path in (directory, killed.directory))
     assert unbroken.keys() == resumed.keys()
     for name, tensor in unbroken.items():
         assert torch.equal(tensor, resumed[name]), name
-    assert (
-        read_json(directory / "training.json")["updates"]
-        == (read_json(made / "output" / setting(made) / "training.json")["updates"])
-    )
+    assert read_json(killed.summary)["updates"] == read_json(directory / "training.json")["updates"]
 
 
 @pytest.mark.parametrize("edited", ["test.hyp", "test.sacrebleu.json", "test.hyp deleted"])
-def test_what_was_edited_is_scored_again(made: Path, tmp_path: Path, edited: str) -> None:
-    shutil.copytree(made / "output", tmp_path / "output")
-    run = replace(make_run(made, made / "recipe" / "tiny.yaml", None), output_dir=tmp_path / "output")
-    experiment = Experiment(run, "shaw-k2", 1)
-    (experiment.directory / "test.COMET.scores").write_text("damaged, by another tool\n")
-    assert ScoreStage().is_done(experiment)
+def test_what_was_edited_is_scored_again(copied: Experiment, edited: str) -> None:
+    (copied.directory / "test.COMET.scores").write_text("damaged, by another tool\n")
+    assert ScoreStage().is_done(copied)
     if edited == "test.hyp deleted":
-        experiment.test_file("test", "hyp").unlink()
-        assert not ScoreStage().is_done(experiment)
+        copied.test_file("test", "hyp").unlink()
+        assert not ScoreStage().is_done(copied)
         return
-    scores = experiment.test_file("test", "sacrebleu.json")
-    before, path = read_json(scores), experiment.directory / edited
+    scores = copied.test_file("test", "sacrebleu.json")
+    before, path = read_json(scores), copied.directory / edited
     text = path.read_bytes()
     place = text.index(b'"score": ') + len(b'"score": ') if path == scores else 0
     path.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
-    assert not ScoreStage().is_done(experiment)
-    ScoreStage().run(experiment)
+    assert not ScoreStage().is_done(copied)
+    ScoreStage().run(copied)
     after = read_json(scores)
-    assert after[0]["hypotheses"] == file_hash(experiment.test_file("test", "hyp"))
+    assert after[0]["hypotheses"] == file_hash(copied.test_file("test", "hyp"))
     assert (after == before) == (path == scores)
 
 
-def test_other_dictionaries_than_those_of_the_training_are_refused(made: Path, tmp_path: Path) -> None:
+def test_other_dictionaries_than_those_of_the_training_are_refused(copied: Experiment) -> None:
     """The text was prepared again, on a machine where SentencePiece learned other subwords."""
-    shutil.copytree(made / "output", tmp_path / "output")
-    run = replace(make_run(made, made / "recipe" / "tiny.yaml", None), output_dir=tmp_path / "output")
-    experiment = Experiment(run, "shaw-k2", 1)
-    write_json(experiment.summary, read_json(experiment.summary) | {"vocabulary": ["another", "another"]})
+    write_json(copied.summary, read_json(copied.summary) | {"vocabulary": ["another", "another"]})
     with pytest.raises(
         RecipeError, match="has other dictionaries than the training of shaw-k2 en-de seed 1: train again"
     ):
-        TranslateStage().make(experiment, ())
-    assert experiment.test_file("test", "hyp").is_file()
+        TranslateStage().make(copied, ())
+    assert copied.test_file("test", "hyp").is_file()
 
 
-def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None:
-    conf, corpus = make_recipe(tmp_path)
+def test_dry_run_prints_every_command_and_writes_nothing(recipe: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
-    options = [*directories(tmp_path), "--source", corpus, "--dry-run", "--experiments", "shaw-k2,sinusoidal"]
-    process = run_pipeline(conf, *options, "--seeds", "1,2")
+    options = ["--source", tmp_path / "corpus", "--dry-run", "--experiments", "shaw-k2,sinusoidal"]
+    process = tiny.run_recipe(tmp_path, *options, "--seeds", "1,2")
     assert process.returncode == 0
     lines = process.stdout.split("\n")
     counts = {"fairseq_cli.preprocess": 1, "fairseq_cli.train": 4, " average ": 4}
@@ -270,20 +246,16 @@ def test_dry_run_prints_every_command_and_writes_nothing(tmp_path: Path) -> None
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "stage", [TrainStage(), AverageStage(), TranslateStage(), ScoreStage()], ids=lambda one: one.name
-)
-def test_a_stage_names_the_stage_that_must_run_before(tmp_path: Path, stage: Step) -> None:
-    run = make_run(tmp_path, make_recipe(tmp_path)[0], None)
+@pytest.mark.parametrize("stage", STEPS)
+def test_a_stage_names_the_stage_that_must_run_before(recipe: Path, tmp_path: Path, stage: str) -> None:
     with pytest.raises(RecipeError, match=r"run the stages? (download\.\.prepare|train|average|translate)\."):
-        stage.run(Experiment(run, "shaw-k2", 1))
+        STEPS[stage].run(tiny.make_experiment(tmp_path))
     assert not (tmp_path / "output").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_that_is_swallowed_ends_the_next_command(tmp_path: Path, number: int) -> None:
-    conf, corpus = make_recipe(tmp_path)
-    run = make_run(tmp_path, conf, corpus)
+def test_an_interrupt_that_is_swallowed_ends_the_next_command(recipe: Path, tmp_path: Path, number: int) -> None:
+    run = tiny.make_run(tmp_path)
 
     def work() -> None:
         with pipeline._interruptible(run, Scheduler(run)):
