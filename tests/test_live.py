@@ -15,7 +15,7 @@ from fairseq_posenc.attention.observing import attentions, observing
 from posenc_experiments.analysis.attention import LayerStatistics
 from posenc_experiments.analysis.model import add_sentences
 from tests.models import PAD, TASK, build_model, enlarge_positions, make_sample, sentences
-from tests.toy import PACKAGE, binarize, make_corpus, train
+from tests.toy import PACKAGE, train
 
 
 def make_model(arch: str, *flags: str, every: int) -> Any:
@@ -96,12 +96,11 @@ def test_training_is_the_same_to_the_bit(arch: str, flags: tuple[str, ...]) -> N
     torch.testing.assert_close(*states, rtol=0, atol=0)
 
 
-def test_fairseqs_log_and_tensorboard_show_it_and_a_training_resumes(tmp_path: Path) -> None:
-    data = binarize(make_corpus(tmp_path / "text", lines={"train": 60}), tmp_path / "data")
+def test_fairseqs_log_and_tensorboard_show_it_and_a_training_resumes(toy_data: Path, tmp_path: Path) -> None:
     flags = ("--log-positions", "2", "--tensorboard-logdir", tmp_path / "events", "--log-format", "json")
     rows: dict[str, dict[str, Any]] = {}
     for updates in ("2", "4"):
-        files = (data, tmp_path / "model", "transformer_shaw_tiny")
+        files = (toy_data, tmp_path / "model", "transformer_shaw_tiny")
         run = train(*files, *flags, "--max-update", updates, "--update-freq", "2", user_dir=PACKAGE)
         logged = map(json.loads, re.findall(r'\{".*\}', run.stdout + run.stderr))
         rows |= {row["num_updates"]: row for row in logged if "num_updates" in row and "train_num_updates" not in row}

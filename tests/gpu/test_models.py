@@ -41,13 +41,7 @@ def test_models_compute_and_translate_as_on_the_cpu(device, name):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
-    return toy.binarize(toy.make_corpus(folder / "text"), folder / "data-bin")
-
-
-@pytest.fixture(scope="module")
-def trained(device, data, tmp_path_factory):
+def trained(device, toy_data, tmp_path_factory):
     """The directories of trainings that ran at the same time, by their name."""
     folder = tmp_path_factory.mktemp("trainings")
     train = [sys.executable, "-m", "fairseq_cli.train"]
@@ -62,7 +56,7 @@ def trained(device, data, tmp_path_factory):
     flags = ("--user-dir", toy.PACKAGE, "--lr", "1e-3", "--dropout", "0", "--max-update", UPDATES)
     running = {}
     for name, command in settings.items():
-        words = [*command, *toy.train_flags(data, folder / name, "transformer_shaw_tiny"), *flags]
+        words = [*command, *toy.train_flags(toy_data, folder / name, "transformer_shaw_tiny"), *flags]
         visible = {"CUDA_VISIBLE_DEVICES": "0"} if name not in ("cpu", "two GPUs") else {}
         with (folder / f"{name}.log").open("w") as log:
             running[name] = subprocess.Popen(
@@ -90,8 +84,8 @@ def test_losses_are_those_of_the_cpu(trained):
         assert losses(directory)[-1] < losses(directory)[0], name
 
 
-def test_a_checkpoint_of_the_gpu_translates_on_the_cpu(device, trained, data):
-    command = (sys.executable, "-m", "fairseq_cli.generate", data, "--user-dir", toy.PACKAGE)
+def test_a_checkpoint_of_the_gpu_translates_on_the_cpu(device, trained, toy_data):
+    command = (sys.executable, "-m", "fairseq_cli.generate", toy_data, "--user-dir", toy.PACKAGE)
     files = ("--path", trained["fp32"] / "checkpoint_last.pt", "--required-batch-size-multiple", "1")
     ours, expected = (
         toy.hypotheses(subprocess.run([*command, *files, *flags], stdout=-1, text=True, check=True).stdout)
@@ -101,9 +95,9 @@ def test_a_checkpoint_of_the_gpu_translates_on_the_cpu(device, trained, data):
     assert len(ours) == 20
 
 
-def test_targets_are_scored_as_on_the_cpu(device, trained, data):
+def test_targets_are_scored_as_on_the_cpu(device, trained, toy_data):
     path = trained["fp32"] / "checkpoint_last.pt"
-    model, pairs = Model("shaw", path, data), [Pair(f"s{n} s3", f"t{n} t5", "") for n in range(9)]
+    model, pairs = Model("shaw", path, toy_data), [Pair(f"s{n} s3", f"t{n} t5", "") for n in range(9)]
     scored = [score_targets(model, pairs, print, cpu) for cpu in (device == "cpu", True)]
     for on_device, on_cpu in zip(*scored, strict=True):
         assert on_device.log_probabilities == pytest.approx(on_cpu.log_probabilities, abs=1e-3)
