@@ -94,7 +94,7 @@ def test_gradient_reaches_every_parameter_and_input(name, options):
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_precisions(name):
+def test_half_single_and_mixed_precision(name):
     """Half precision is close, gradients under autocast are finite, and a module in single takes queries in double."""
     options = {"clipping_distance": 2} if "clipping_distance" in ENCODINGS[name].options else {}
     encoding, qkv = make_encoding(name, options, std=0.3), inputs()
@@ -206,27 +206,26 @@ def test_cross_attention_equals_the_naive_reference(name, options, left):
 # Single encodings
 
 
-@pytest.mark.parametrize(("clipping_distance", "queries"), [(1, 6), (0, 6), (9, 6), (9, 3)])
-def test_method_3_of_huang_has_the_right_gradients(monkeypatch, clipping_distance, queries):
+@pytest.mark.parametrize(
+    ("clipping_distance", "sharing", "queries"),
+    [(1, "none", 6), (0, "none", 6), (0, "none", 3), (9, "none", 6), (9, "none", 3), (2, "head", 6), (2, "head", 3)],
+)
+def test_method_3_of_huang_by_diagonals_equals_that_at_once_and_has_its_gradients(
+    monkeypatch, clipping_distance, sharing, queries
+):
     """Where the clipped distances are matrix products, and where all distances go by diagonals."""
+    options = {"clipping_distance": clipping_distance, "position_sharing": sharing}
+    encoding, (q, k, _), positions = make_encoding("huang3", options), inputs(queries), Positions(queries, LENGTH)
+    at_once = encoding.content(q, k, positions)
     monkeypatch.setattr("fairseq_posenc.encodings.huang.MOST_AT_ONCE", 0)
-    encoding, (q, k, _) = make_encoding("huang3", {"clipping_distance": clipping_distance}), inputs(queries)
+    torch.testing.assert_close(encoding.content(q, k, positions), at_once)
 
     def content(q, k, vectors):
         return torch.func.functional_call(encoding, {"relative_vectors": vectors}, (q, k))
 
-    encoding.forward = lambda q, k: encoding.content(q, k, Positions(queries, LENGTH))
+    encoding.forward = lambda q, k: encoding.content(q, k, positions)
     arguments = [x.detach().requires_grad_() for x in (q, k, encoding.relative_vectors)]
     assert torch.autograd.gradcheck(content, arguments, fast_mode=True)
-
-
-@pytest.mark.parametrize("options", [{}, *VARIANTS["huang3"]])
-@pytest.mark.parametrize("queries", [LENGTH, 3])
-def test_method_3_of_huang_computes_the_same_by_diagonals_and_at_once(monkeypatch, options, queries):
-    encoding, (q, k, _) = make_encoding("huang3", options), inputs(queries)
-    at_once = encoding.content(q, k, Positions(queries, LENGTH))
-    monkeypatch.setattr("fairseq_posenc.encodings.huang.MOST_AT_ONCE", 0)
-    torch.testing.assert_close(encoding.content(q, k, Positions(queries, LENGTH)), at_once)
 
 
 @pytest.mark.parametrize("layout", ["odd offset", "odd stride", "transposed"])

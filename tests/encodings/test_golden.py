@@ -237,9 +237,9 @@ def test_buckets_equal_golden_ones():
         assert torch.equal(by_clamped_distance(table, arrays["distance_j_minus_i"]), arrays["expected_bucket"])
     for name, theirs in load(GOLDEN / "deberta_bucket_table__microsoft.npz")[1].items():
         buckets, furthest = (int(number) for number in name.split("_")[1:])
-        found = torch.tensor(signed_log_buckets(buckets, furthest))
+        table = torch.tensor(signed_log_buckets(buckets, furthest))
         distances = torch.arange(furthest + 5, -furthest - 6, -1)  # theirs are i - j, ascending
-        assert torch.equal(-by_clamped_distance(found, distances), theirs.long()), name
+        assert torch.equal(-by_clamped_distance(table, distances), theirs.long()), name
 
 
 def test_the_sinusoids_of_the_paper():
