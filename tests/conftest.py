@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.toy import binarize, make_corpus
+
 #: files with many tests, or with tests that start trainings or other processes; `scripts/test.sh --quick` skips them
 LONG = (
     *("attention/", "checkpoints/", "export/", "recipes/test_wmt.py"),
@@ -35,6 +37,13 @@ def logging_enabled() -> Iterator[None]:
     """Undoes `logging.disable`, which commands call when a test runs them in this process."""
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(scope="session")
+def toy_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A binarized toy corpus."""
+    directory = tmp_path_factory.mktemp("toy")
+    return binarize(make_corpus(directory / "text"), directory / "data")
 
 
 @pytest.fixture(scope="session")

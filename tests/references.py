@@ -17,7 +17,7 @@ Row = Callable[..., list[Pair]]
 #: by encoding: (encoding, head, i, q, keys, values) -> (logit, value) of all that the query attends to
 REFERENCES: dict[str, Row] = {}
 #: encodings with row references, which do not attend to the keys themselves
-OF_ROWS: set[str] = set()
+PROJECTING: set[str] = set()
 
 
 def reference_for(*names: str) -> Callable[[Callable[..., Pair]], Callable[..., Pair]]:
@@ -34,7 +34,7 @@ def reference_for(*names: str) -> Callable[[Callable[..., Pair]], Callable[..., 
 def row_reference_for(name: str) -> Callable[[Row], Row]:
     def register(function: Row) -> Row:
         REFERENCES[name] = function
-        OF_ROWS.add(name)
+        PROJECTING.add(name)
         return function
 
     return register
@@ -44,7 +44,7 @@ def numpy(table: Any) -> np.ndarray:
     return table.detach().numpy()
 
 
-def of_head(table: Any, head: int) -> Any:
+def for_head(table: Any, head: int) -> Any:
     """The head's part of a table, which may be shared by all heads."""
     return numpy(table)[head if len(table) > 1 else 0]
 
@@ -65,7 +65,7 @@ def clip(distance: int, left: int, right: int) -> int:
 
 def row(table: Any, head: int, distance: int, limit: int) -> Any:
     """The table's entry of a clipped distance."""
-    return of_head(table, head)[clip(distance, limit, limit) + limit]
+    return for_head(table, head)[clip(distance, limit, limit) + limit]
 
 
 def content(q: Any, k: Any) -> float:
@@ -90,7 +90,7 @@ def shaw(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pa
 @reference_for("relative_key")
 def relative_key(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
     left, right = encoding.left_clip, encoding.right_clip
-    return content(q, k + of_head(encoding.relative_keys, head)[clip(j - i, left, right) + left]), v
+    return content(q, k + for_head(encoding.relative_keys, head)[clip(j - i, left, right) + left]), v
 
 
 @reference_for("diet_rel")
@@ -100,23 +100,23 @@ def diet_rel(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -
 
 @reference_for("diet_abs")
 def diet_abs(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    p_q, p_k = of_head(encoding.query_positions, head), of_head(encoding.key_positions, head)
+    p_q, p_k = for_head(encoding.query_positions, head), for_head(encoding.key_positions, head)
     return content(q, k) + p_q[i] @ p_k[j], v
 
 
 @row_reference_for("linformer")
 def linformer(encoding: Any, head: int, i: int, q: Any, keys: Any, values: Any) -> list[Pair]:
     e, f = numpy(encoding.projection.keys), numpy(encoding.projection.values)
-    pairs = []
-    for c in range(len(e)):
-        key = sum(e[c, j] * keys[j] for j in range(len(keys)))
-        pairs.append((content(q, key), sum(f[c, j] * values[j] for j in range(len(keys)))))
-    return pairs
+    length = len(keys)
+    return [
+        (content(q, sum(e[c, j] * keys[j] for j in range(length))), sum(f[c, j] * values[j] for j in range(length)))
+        for c in range(len(e))
+    ]
 
 
 @row_reference_for("diet_abs_lin")
 def diet_abs_lin(encoding: Any, head: int, i: int, q: Any, keys: Any, values: Any) -> list[Pair]:
-    p_q, p_k = of_head(encoding.query_positions, head), of_head(encoding.key_positions, head)
+    p_q, p_k = for_head(encoding.query_positions, head), for_head(encoding.key_positions, head)
     plain_pairs = linformer(encoding, head, i, q, keys, values)
     return [(logit + p_q[i] @ p_k[c], value) for c, (logit, value) in enumerate(plain_pairs)]
 
@@ -139,7 +139,7 @@ def bucket(distance: int, num_buckets: int, max_distance: int, bidirectional: bo
 
 @reference_for("t5")
 def t5(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    table = bias(encoding, of_head(encoding.relative_bias, head))
+    table = bias(encoding, for_head(encoding.relative_bias, head))
     return content(q, k) + table[bucket(j - i, len(table), encoding.max_distance, encoding.bidirectional)], v
 
 
@@ -163,7 +163,7 @@ def fire(encoding: Any, head: int, i: int, q: Any, keys: Any, values: Any) -> li
         x = math.log(1 + c * abs(i - j)) / (math.log(1 + c * longest) + 1e-6)
         given = [x, float(j > i)] if in_encoder else [x]
         units = [max(0.0, b + w @ given) for w, b in zip(numpy(hidden.weight), numpy(hidden.bias), strict=True)]
-        pairs.append((content(q, k) + of_head(output.bias, head) + of_head(output.weight, head) @ units, v))
+        pairs.append((content(q, k) + for_head(output.bias, head) + for_head(output.weight, head) @ units, v))
     return pairs
 
 
@@ -172,13 +172,13 @@ REFERENCES["fire"] = fire
 
 @reference_for("kerple_log")
 def kerple_log(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    r1, r2 = (max(0.01, bias(encoding, of_head(scalar, head))) for scalar in (encoding.magnitude, encoding.rate))
+    r1, r2 = (max(0.01, bias(encoding, for_head(scalar, head))) for scalar in (encoding.magnitude, encoding.rate))
     return content(q, k) - r1 * math.log(1 + r2 * abs(i - j)), v
 
 
 @reference_for("kerple_power")
 def kerple_power(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    r1, r2 = (max(0.01, bias(encoding, of_head(scalar, head))) for scalar in (encoding.magnitude, encoding.exponent))
+    r1, r2 = (max(0.01, bias(encoding, for_head(scalar, head))) for scalar in (encoding.magnitude, encoding.exponent))
     return content(q, k) - r1 * abs(i - j) ** min(r2, 2), v
 
 
@@ -252,23 +252,16 @@ def tupe_vector(encoding: Any, projection: Any, head: int, row_: int) -> np.ndar
 @reference_for("tupe_abs", "tupe_rel")
 def tupe(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
     untied = encoding.untie_first_token
-    first_row = 1 if untied else 0
-    rows = (i + first_row, j + first_row)
-    if untied and i == 0:
-        rows = (0, 0)
-    elif untied and j == 0:
-        rows = (1, 1)
+    special = 0 if untied and i == 0 else 1 if untied and j == 0 else None
+    rows = (i + untied, j + untied) if special is None else (special, special)
     u_q = tupe_vector(encoding, encoding.query_projection, head, rows[0])
     u_k = tupe_vector(encoding, encoding.key_projection, head, rows[1])
     logit = (q @ k + u_q @ u_k) / math.sqrt(2 * len(q))
-    if encoding.name == "tupe_rel":
-        if untied and i == 0:
-            logit += bias(encoding, numpy(encoding.first_token_bias)[head, 0])
-        elif untied and j == 0:
-            logit += bias(encoding, numpy(encoding.first_token_bias)[head, 1])
-        else:
-            table = bias(encoding, numpy(encoding.relative_bias)[head])
-            logit += table[bucket(j - i, len(table), encoding.max_distance, encoding.bidirectional)]
+    if encoding.name == "tupe_rel" and special is not None:
+        logit += bias(encoding, numpy(encoding.first_token_bias)[head, special])
+    elif encoding.name == "tupe_rel":
+        table = bias(encoding, numpy(encoding.relative_bias)[head])
+        logit += table[bucket(j - i, len(table), encoding.max_distance, encoding.bidirectional)]
     return logit, v
 
 
@@ -308,19 +301,18 @@ def deberta(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) ->
         return (numpy(projection.weight) @ theirs[index] + bias).reshape(encoding.num_heads, -1)[head]
 
     shares = encoding.share_key_projection
-    of_query, of_key = encoding.content_projections if shares else (encoding.query_projection, encoding.key_projection)
+    query, key = encoding.content_projections if shares else (encoding.query_projection, encoding.key_projection)
     terms = [q @ k]
     if encoding.content_to_position:
-        terms.append(q @ projected(of_key, delta(i, j)))
+        terms.append(q @ projected(key, delta(i, j)))
     if encoding.position_to_content:
-        index = delta(i, j) if encoding.position_index == "code" else delta(j, i)
-        terms.append(k @ projected(of_query, index))
+        terms.append(k @ projected(query, delta(i, j) if encoding.position_index == "code" else delta(j, i)))
     return sum(terms) / math.sqrt(len(terms) * len(q)), v
 
 
 @reference_for("huang1")
 def huang1(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
-    return content(q, k) * factor(encoding, of_head(encoding.relative_factors, head)[abs(j - i)]), v
+    return content(q, k) * factor(encoding, for_head(encoding.relative_factors, head)[abs(j - i)]), v
 
 
 @reference_for("huang2")
@@ -341,14 +333,14 @@ def huang4(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> 
     return (q @ k + q @ a + k @ a) / math.sqrt(len(q)), v
 
 
-def segment_term(encoding: Any, head: int, q: Any, of_query: int, of_key: int) -> float:
+def segment_term(encoding: Any, head: int, q: Any, query_segment: int, key_segment: int) -> float:
     """The logit's term of the segments of query and key: DIET's equation 2, or XLNet's term."""
     if encoding.segments is None:
         s, g = numpy(encoding.segment_query_bias)[head], numpy(encoding.segment_vectors)[:, head]
-        return content(q + s, g[int(of_query != of_key)])
+        return content(q + s, g[int(query_segment != key_segment)])
     last = encoding.segments.num_segments - 1
     table = bias(encoding.segments, numpy(encoding.segments.segment_bias)[head])
-    return table[min(of_query, last), min(of_key, last)]
+    return table[min(query_segment, last), min(key_segment, last)]
 
 
 def urpe(encoding: Any, head: int, distance: int) -> float:
@@ -379,10 +371,10 @@ def naive_attention(
         query_positions: (B, T), for cross-attention, where queries have their own ``query_segments`` too.
     """
     q, k, v = (x.detach().numpy() for x in (q, k, v))
-    reference, of_keys = REFERENCES[encoding.name], encoding.name not in OF_ROWS
+    reference, has_keys = REFERENCES[encoding.name], encoding.name not in PROJECTING
     (batch, heads, queries, dim), keys = q.shape, k.shape[2]
     output = np.full((batch, heads, queries, dim), np.nan)
-    weights = np.full((batch, heads, queries, keys if of_keys else encoding.projection_length), np.nan)
+    weights = np.full((batch, heads, queries, keys if has_keys else encoding.projection_length), np.nan)
     for b in range(batch):
         real = [column for column in range(keys) if padding is None or not padding[b, column]]
         more = {"x": k[b, :, real].reshape(len(real), -1)} if encoding.name == "forget" else {}
@@ -401,11 +393,10 @@ def naive_attention(
                     ]
                 if causal:
                     pairs = pairs[: i + 1]
-                places = real if of_keys else range(len(pairs))
-                highest = max(logit for logit, _ in pairs)
-                total = sum(math.exp(logit - highest) for logit, _ in pairs)
+                places = real if has_keys else range(len(pairs))
+                exponentials = np.exp(np.array([logit for logit, _ in pairs]) - max(logit for logit, _ in pairs))
                 output[b, h, t], weights[b, h, t] = 0, 0
-                for j, (place, (logit, value)) in enumerate(zip(places, pairs, strict=False)):
-                    weights[b, h, t, place] = math.exp(logit - highest) / total * urpe(encoding, h, j - i)
+                for j, (place, (_, value)) in enumerate(zip(places, pairs, strict=False)):
+                    weights[b, h, t, place] = exponentials[j] / exponentials.sum() * urpe(encoding, h, j - i)
                     output[b, h, t] += weights[b, h, t, place] * value
     return output, weights

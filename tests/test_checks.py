@@ -12,21 +12,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_every_check_runs_even_after_one_failed(tmp_path: Path) -> None:
     clone = tmp_path / "a clone"
-    (clone / "scripts").mkdir(parents=True)
+    for folder in ("scripts", "fairseq_posenc", "tests"):
+        (clone / folder).mkdir(parents=True)
     for name in ("setup.py", "pyproject.toml", "scripts/test.sh"):
         shutil.copy(ROOT / name, clone / name)
     (clone / "scripts" / "env.sh").write_text(f"export PYTHON={sys.executable}\n")
-    (clone / "fairseq_posenc").mkdir()
     (clone / "fairseq_posenc" / "wrong.py").write_text("import os\n")
-    (clone / "tests").mkdir()
     (clone / "tests" / "test_one.py").write_text("def test_one() -> None:\n    assert True\n")
     environment = os.environ | {"NO_COLOR": "1"}
     words = ["bash", "scripts/test.sh", "-q"]
     result = subprocess.run(words, cwd=clone, env=environment, text=True, capture_output=True, check=False, timeout=300)
-    outcomes = re.findall(r"^(\w+) +(passed|FAILED) in \d+ s$", result.stdout, re.MULTILINE)
-    assert [name for name, _ in outcomes] == ["ruff", "format", "imports", "shellcheck", "mypy", "pytest"]
-    assert dict(outcomes)["ruff"] == "FAILED"
-    assert dict(outcomes)["pytest"] == "passed"
+    outcomes = dict(re.findall(r"^(\w+) +(passed|FAILED) in \d+ s$", result.stdout, re.MULTILINE))
+    assert [*outcomes] == ["ruff", "format", "imports", "shellcheck", "mypy", "pytest"]
+    assert (outcomes["ruff"], outcomes["pytest"]) == ("FAILED", "passed")
     assert "1 passed" in result.stdout
     assert result.returncode == 1
 

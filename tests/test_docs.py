@@ -2,7 +2,6 @@
 run, tables and the plot equal their data, links resolve, lines are short, and the site builds.
 """
 
-import csv
 import json
 import re
 import shutil
@@ -28,7 +27,6 @@ from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.cli import group
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 #: every page of the repository, by its path; not those of an environment or a checkout beside it
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
@@ -37,6 +35,8 @@ PAGES = {
 }
 #: tools/tables.py
 tables = import_module("tables")
+#: every row of the CSV files of results/, with its file
+RESULTS = [(path, row) for path in (ROOT / "results").rglob("*.csv") for row in tables.read(path)]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PAGE = PAGES["docs/encodings.md"]
 SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
@@ -46,14 +46,12 @@ CONVENTIONS = SECTIONS["Conventions"]
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_every_encoding_has_a_section(name):
-    section = SECTIONS[name]
+    section, cls = SECTIONS[name], ENCODINGS[name]
     for parameter, _ in build_encoding(name, 2, 4).named_parameters():
         assert f"`{parameter}`" in section
-    for option, meaning in ENCODINGS[name].options.items():
+    for option, meaning in cls.options.items():
         assert f"`{flag(option)}`" in section if meaning.is_flag else f"`{option}`" in section + CONVENTIONS
-    assert ("`--bias-gain`" in section) == bool(
-        ENCODINGS[name].scalars or ENCODINGS[name].facts.input_positions == "learned"
-    )
+    assert ("`--bias-gain`" in section) == bool(cls.scalars or cls.facts.input_positions == "learned")
     assert "```math" in section
     assert f"![{name}](images/{name}.png)" in section
     assert (ROOT / "docs" / "images" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -70,16 +68,18 @@ def test_the_defaults_in_a_section_are_those_of_the_code(name):
             assert said, f"{typed} is {default}"
 
 
-def test_the_table_has_every_encoding_and_no_others():
+def test_every_encoding_is_in_both_tables():
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \|", SECTIONS["All at a glance"], flags=re.MULTILINE)
-    assert sorted(rows) == sorted((name, name) for name in ENCODINGS)
+    links = re.findall(r"\[`(\w+)`\]\(docs/encodings.md#(\w+)\)", PAGES["README.md"])
+    assert sorted(rows) == sorted(links) == sorted((name, name) for name in ENCODINGS)
+    for page in ("README.md", "docs/index.md"):
+        assert f"{len(ENCODINGS)} position encodings" in PAGES[page], page
 
 
 def test_the_options_say_where_urpe_is_refused():
-    refused = re.search(r"refused if neither\s+adds such a bias: ([^.]+)\.", PAGES["docs/options.md"])[1]
-    found = re.findall(r"`(\w+)`", refused)
-    assert found == [name for name in found if not supports_urpe(ENCODINGS[name])]
-    assert {name for name, cls in ENCODINGS.items() if not supports_urpe(cls)} == {*found, "diet_abs_lin"}
+    listed = re.search(r"refused if neither\s+adds such a bias: ([^.]+)\.", PAGES["docs/options.md"])[1]
+    refused = {name for name, cls in ENCODINGS.items() if not supports_urpe(cls)}
+    assert refused == {*re.findall(r"`(\w+)`", listed), "diet_abs_lin"}
 
 
 def test_the_examples_run_in_their_order():
@@ -98,7 +98,8 @@ def test_the_examples_run_in_their_order():
 
 def test_a_picture_is_drawn(tmp_path):
     picture = tmp_path / "shaw.png"
-    assert invoke("plot-encodings", "--output", tmp_path, "shaw") == f"{picture}\n"
+    result = CliRunner().invoke(group, ["plot-encodings", "--output", str(tmp_path), "shaw"])
+    assert (result.exit_code, result.stdout) == (0, f"{picture}\n"), result.output
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -142,36 +143,26 @@ def test_intervals_in_sentences_are_those_of_the_tests(page):
     It is the interval of a difference or of a verdict.
     """
     known = set()
-    for path in (ROOT / "results").rglob("*.csv"):
-        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-            for kind in ("difference", "verdict"):
-                if row[f"{kind}_low"]:
-                    one, low, high = (float(row[key]) for key in ("difference", f"{kind}_low", f"{kind}_high"))
-                    for values in ((one, low, high), (-one, -high, -low)):
-                        known |= {tuple(f"{value:+.{digits}f}" for value in values) for digits in (1, 2)}
+    for _, row in RESULTS:
+        for kind in ("difference", "verdict"):
+            if row[f"{kind}_low"]:
+                center, low, high = (float(row[key]) for key in ("difference", f"{kind}_low", f"{kind}_high"))
+                for values in ((center, low, high), (-center, -high, -low)):
+                    known |= {tuple(f"{value:+.{digits}f}" for value in values) for digits in (1, 2)}
+    known |= {("", *values[1:]) for values in known}
     number = r"([+-]\d+\.\d+)"
-    found = re.findall(rf"(?:{number}\s+)?\[{number},\s+{number}\]", PAGES[page])
-    assert len(found) > 2
-    intervals = {values[1:] for values in known}
-    assert [one for one in found if one not in known and (one[0] or one[1:] not in intervals)] == []
+    named = re.findall(rf"(?:{number}\s+)?\[{number},\s+{number}\]", PAGES[page])
+    assert len(named) > 2
+    assert set(named) <= known
 
 
 def test_verdicts_are_those_of_the_questions():
     """In each file that was written with `--questions`, exactly the comparisons of a question have a verdict."""
-    files = [path for path in (ROOT / "results").rglob("*.csv") if "quickstart" not in str(path)]
-    for path in files:
-        for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
-            if row["p_value"] and "short" not in str(path):
-                place = " ".join((row["corpus"], row["pair"], row["test"]))
-                question = tables.QUESTIONS.comparing(place, row["experiment"], row["baseline"])
-                assert row["comparisons"] == ("" if question is None else str(question.size)), (path, row["experiment"])
-
-
-def invoke(*words):
-    """What a command of fairseq-posenc prints."""
-    result = CliRunner().invoke(group, list(map(str, words)))
-    assert result.exit_code == 0, result.output
-    return result.stdout
+    for path, row in RESULTS:
+        if row["p_value"] and "quickstart" not in str(path) and "short" not in str(path):
+            place = " ".join((row["corpus"], row["pair"], row["test"]))
+            question = tables.QUESTIONS.comparing(place, row["experiment"], row["baseline"])
+            assert row["comparisons"] == ("" if question is None else str(question.size)), (path, row["experiment"])
 
 
 def test_the_plots_are_those_of_their_data(tmp_path):
@@ -181,13 +172,6 @@ def test_the_plots_are_those_of_their_data(tmp_path):
     assert len(drawn) == 5
     for path in drawn:
         np.testing.assert_array_equal(imread(path), imread(tables.IMAGES / path.name))
-
-
-def test_every_encoding_is_in_the_readme():
-    links = re.findall(r"\[`(\w+)`\]\(docs/encodings.md#(\w+)\)", README)
-    assert sorted(links) == sorted((name, name) for name in ENCODINGS)
-    for page in ("README.md", "docs/index.md"):
-        assert f"{len(ENCODINGS)} position encodings" in PAGES[page], page
 
 
 def test_the_page_on_serving_says_which_encodings_are_exported():
@@ -212,12 +196,9 @@ def anchors(text: str) -> Iterator[str]:
 def test_links_lead_somewhere(page):
     for link in LINK.findall(without_code(PAGES[page])):
         target, _, anchor = unquote(link).partition("#")
-        if ":" in target:
-            continue
         path = (ROOT / page).parent / target if target else ROOT / page
-        assert path.exists(), link
-        if anchor:
-            assert anchor in anchors(path.read_text(encoding="utf-8")), link
+        assert ":" in target or path.exists(), link
+        assert not anchor or ":" in target or anchor in anchors(path.read_text(encoding="utf-8")), link
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -229,16 +210,10 @@ def test_lines_of_prose_are_short(page):
 
 
 def test_the_version_is_the_same_everywhere():
-    named = {
-        file: re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)[1]
-        for file, pattern in (
-            ("pyproject.toml", r'(?m)^version = "(.+)"'),
-            ("fairseq_posenc/__init__.py", r'^__version__ = "(.+)"'),
-            ("CITATION.cff", r"^version: (.+)"),
-            ("CHANGELOG.md", r"^## (\d[\d.]+)"),
-        )
-    }
-    assert len(set(named.values())) == 1, named
+    pattern = r'^(?:version = "|__version__ = "|version: |## )(\d[\d.]+\d)'
+    files = ("pyproject.toml", "fairseq_posenc/__init__.py", "CITATION.cff", "CHANGELOG.md")
+    versions = [re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)[1] for file in files]
+    assert len(set(versions)) == 1, versions
 
 
 def test_the_notebook_runs(tmp_path, monkeypatch):
@@ -265,9 +240,8 @@ def site(tmp_path_factory):
     root = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", root / "docs")
     shutil.copy(ROOT / "mkdocs.yml", root)
-    result = subprocess.run(
-        [sys.executable, "-m", "zensical", "build", "--strict"], cwd=root, text=True, capture_output=True, check=False
-    )
+    words = [sys.executable, "-m", "zensical", "build", "--strict"]
+    result = subprocess.run(words, cwd=root, text=True, capture_output=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     return root / "site"
 
@@ -281,8 +255,8 @@ def test_the_site_has_every_page_and_equation(site):
 
 def test_the_site_loads_nothing_from_the_network(site):
     resource = r'<(?:script|img)\b[^>]*\bsrc="([^"]+)"|<link\b[^>]*rel="stylesheet"[^>]*href="([^"]+)"'
-    loaded = [re.findall(resource, page.read_text(encoding="utf-8")) for page in site.glob("*.html")]
-    urls = {url for found in loaded for pair in found for url in pair if url}
+    pages = "".join(page.read_text(encoding="utf-8") for page in site.glob("*.html"))
+    urls = {url for pair in re.findall(resource, pages) for url in pair if url}
     assert len(urls) > len(ENCODINGS)
     assert not [url for url in urls if url.startswith(("http:", "https:", "//"))]
     fonts = (site / "assets" / "katex" / "katex.min.css").read_text(encoding="utf-8")

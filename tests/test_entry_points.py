@@ -6,39 +6,35 @@ import shutil
 import subprocess
 import sys
 from argparse import Namespace
+from functools import partial
+from subprocess import CompletedProcess
 
 import pytest
 import torch
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from fairseq_posenc.model import PositionTransformer
-from tests.toy import (
-    PACKAGE,
-    SOURCE,
-    TINY,
-    binarize,
-    generate,
-    hydra_train,
-    hypotheses,
-    make_corpus,
-    run_fairseq,
-    train,
-)
+from tests import toy
+from tests.toy import PACKAGE, SOURCE, binarize, hydra_train, hypotheses, make_corpus, run_fairseq, train
 
 SHAW = "transformer_shaw_tiny"
 PENALTY_TASK = "translation_gnmt_penalty"
 LINES = {"test": 9, "test1": 20, "test2": 61}
 
 
-def losses(run):
-    """Training loss by number of updates, from fairseq's log."""
-    text = run if isinstance(run, str) else run.stdout + run.stderr
-    found = re.findall(r"train_inner \| epoch.* loss=([\d.]+),.* num_updates=(\d+)", text)
-    return {int(updates): float(loss) for loss, updates in found}
+posenc_train, generate = (partial(command, user_dir=PACKAGE) for command in (train, toy.generate))
 
 
-def posenc_train(data, save_dir, arch, *flags, **options):
-    return train(data, save_dir, arch, *flags, user_dir=PACKAGE, **options)
+def log(run: CompletedProcess[str]) -> str:
+    return run.stdout + run.stderr
+
+
+def losses(run: CompletedProcess[str]) -> dict[int, float]:
+    return toy.losses(log(run))
+
+
+def translations(*arguments: object) -> dict[int, str]:
+    return hypotheses(generate(*arguments).stdout)
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +51,20 @@ def data(corpus):
 def shaw(data, tmp_path_factory):
     """The checkpoints of a Shaw model after a few updates, and the output of its training."""
     directory = tmp_path_factory.mktemp("shaw")
-    run = posenc_train(
-        data, directory, SHAW, "--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3"
-    )
-    return directory, losses(run)
+    flags = ("--max-update", "6", "--clipping-distance", "4", "--save-interval-updates", "3")
+    return directory, losses(posenc_train(data, directory, SHAW, *flags))
+
+
+@pytest.fixture(scope="module")
+def shaw_last(shaw):
+    return shaw[0] / "checkpoint_last.pt"
 
 
 @pytest.fixture(scope="module")
 def stock(data, tmp_path_factory):
     """The checkpoints of a stock model after two updates, and the output of its training."""
     directory = tmp_path_factory.mktemp("stock")
-    run = train(data, directory, "transformer_tiny")
-    return directory / "checkpoint_last.pt", losses(run)
+    return directory / "checkpoint_last.pt", losses(train(data, directory, "transformer_tiny"))
 
 
 def test_a_resumed_training_has_the_losses_of_an_uninterrupted_one(data, shaw, tmp_path):
@@ -82,8 +80,8 @@ def test_a_resumed_training_has_the_losses_of_an_uninterrupted_one(data, shaw, t
 
 
 def test_bf16_needs_no_tpu(data, shaw, tmp_path):
-    found = losses(posenc_train(data, tmp_path, SHAW, "--clipping-distance", "4", "--bf16"))
-    assert found[2] == pytest.approx(shaw[1][2], rel=0.02)
+    half = losses(posenc_train(data, tmp_path, SHAW, "--clipping-distance", "4", "--bf16"))
+    assert half[2] == pytest.approx(shaw[1][2], rel=0.02)
     cfg = load_checkpoint(tmp_path / "checkpoint_last.pt")["cfg"]
     assert (cfg["common"]["bf16"], cfg["common"]["tpu"], cfg["distributed_training"]["tpu"]) == (True, False, False)
 
@@ -91,7 +89,7 @@ def test_bf16_needs_no_tpu(data, shaw, tmp_path):
 def test_sinusoidal_has_the_losses_of_stock_fairseq_and_resumes_its_checkpoint(data, stock, tmp_path):
     checkpoint, expected = stock
     assert losses(posenc_train(data, tmp_path, "transformer_sinusoidal_tiny")) == expected
-    (tmp_path / "checkpoint_last.pt").write_bytes(checkpoint.read_bytes())
+    shutil.copy(checkpoint, tmp_path / "checkpoint_last.pt")
     assert sorted(losses(posenc_train(data, tmp_path, "transformer_sinusoidal_tiny", "--max-update", "3"))) == [3]
 
 
@@ -99,32 +97,25 @@ def test_a_fine_tuned_model_is_not_fine_tuned_again_when_it_is_loaded(data, stoc
     """Its configuration still has --finetune-from-model, and its save directory may not exist any more."""
     posenc_train(data, tmp_path / "here", SHAW, "--finetune-from-model", stock[0])
     moved = (tmp_path / "here" / "checkpoint_last.pt").rename(tmp_path / "moved.pt")
-    run = generate(data, moved, "--model-overrides", "{'clipping_distance': 5}", user_dir=PACKAGE, check=False)
+    run = generate(data, moved, "--model-overrides", "{'clipping_distance': 5}", check=False)
     assert run.returncode != 0
     assert "trained with other positions" in run.stderr
 
 
-def test_generate_never_loses_a_sentence(data, shaw):
-    for subset, lines in list(LINES.items())[1:]:
-        run = run_fairseq(
-            "generate",
-            *(data, "--path", shaw[0] / "checkpoint_last.pt", "--gen-subset", subset, "--beam", "2", "--cpu"),
-            *("--max-tokens", "500", "--required-batch-size-multiple", "8"),
-            user_dir=PACKAGE,
-        )
-        assert sorted(hypotheses(run.stdout)) == list(range(lines))
-        assert f"Translated {lines} sentences" in run.stdout + run.stderr
+def test_generate_never_loses_a_sentence(data, shaw_last):
+    for subset in ("test1", "test2"):
+        words = (data, "--path", shaw_last, "--gen-subset", subset, "--beam", "2", "--cpu", "--max-tokens", "500")
+        run = run_fairseq("generate", *words, "--required-batch-size-multiple", "8", user_dir=PACKAGE)
+        assert sorted(hypotheses(run.stdout)) == list(range(LINES[subset]))
+        assert f"Translated {LINES[subset]} sentences" in log(run)
 
 
-def test_shards_translate_each_sentence_once(data, shaw):
-    checkpoint, shards = shaw[0] / "checkpoint_last.pt", ("--num-shards", "2", "--gen-subset", "test1")
-    runs = [generate(data, checkpoint, *shards, "--shard-id", number, user_dir=PACKAGE) for number in "01"]
-    found = [hypotheses(run.stdout) for run in runs]
-    assert [len(one) for one in found] == [13, 7]  # two batches, and one
-    assert found[0] | found[1] == hypotheses(
-        generate(data, checkpoint, "--gen-subset", "test1", user_dir=PACKAGE).stdout
-    )
-    refused = generate(data, checkpoint, *shards, "--shard-id", "2", user_dir=PACKAGE, check=False)
+def test_shards_translate_each_sentence_once(data, shaw_last):
+    subset, shards = ("--gen-subset", "test1"), ("--num-shards", "2", "--shard-id")
+    first, second = (translations(data, shaw_last, *subset, *shards, number) for number in "01")
+    assert (len(first), len(second)) == (13, 7)  # two batches, and one
+    assert first | second == translations(data, shaw_last, *subset)
+    refused = generate(data, shaw_last, *subset, *shards, "2", check=False)
     assert refused.stderr.splitlines()[-1] == "Error: --shard-id 2 with --num-shards 2: it must be 0 to 1."
 
 
@@ -137,72 +128,60 @@ def test_fp16_on_a_cpu_is_refused_in_a_sentence(data, tmp_path):
     state, path = load_checkpoint(tmp_path / variant / "checkpoint_last.pt"), tmp_path / "old.pt"
     state["args"] = Namespace(**vars(state["cfg"]["model"]) | {"fp16": True, "max_update": 2})
     torch.save(state | {"cfg": None}, path)  # as fairseq before 0.10 saved a training on a GPU
-    assert len(hypotheses(generate(data, path, user_dir=PACKAGE).stdout)) == 9
+    assert len(translations(data, path)) == 9
 
 
-def test_without_the_plugin_a_checkpoint_ends_in_the_error_that_the_page_explains(data, shaw):
-    run = generate(data, shaw[0] / "checkpoint_last.pt", check=False)
+def test_without_the_plugin_a_checkpoint_ends_in_the_error_that_the_page_explains(data, shaw_last):
+    run = toy.generate(data, shaw_last, check=False)
     assert run.returncode != 0
     message = "UnpicklingError: Weights only load failed"
     assert message in run.stderr
     assert message in (PACKAGE.parent / "docs" / "fairseq.md").read_text(encoding="utf-8")
 
 
-def test_validate_uses_every_pair(data, shaw):
-    run = run_fairseq(
-        "validate",
-        *(data, "--path", shaw[0] / "checkpoint_last.pt", "--task", "translation", "--valid-subset", "valid,test2"),
-        *("--batch-size", "8", "--cpu", "--log-format", "simple"),
-        user_dir=PACKAGE,
+def test_validate_uses_every_pair(data, shaw_last):
+    words = (data, "--path", shaw_last, "--task", "translation", "--valid-subset", "valid,test2")
+    run = run_fairseq("validate", *words, "--batch-size", "8", "--cpu", "--log-format", "simple", user_dir=PACKAGE)
+    assert dict(re.findall(r"valid on '(\w+)' subset \|.* bsz (\d+)", log(run))) == {"valid": "21", "test2": "61"}
+
+
+def test_every_way_of_generating(data, shaw_last):
+    sampled = translations(data, shaw_last, "--sampling", "--sampling-topk", "5", "--nbest", "2", "--seed", "2")
+    prefixed, aligned = (
+        generate(data, shaw_last, *flags.split()).stdout for flags in ("--prefix-size 2", "--print-alignment hard")
     )
-    text = run.stdout + run.stderr
-    assert dict(re.findall(r"valid on '(\w+)' subset \|.* bsz (\d+)", text)) == {"valid": "21", "test2": "61"}
+    assert sorted(sampled) == sorted(hypotheses(prefixed)) == sorted(hypotheses(aligned)) == list(range(9))
+    for number, text in re.findall(r"^T-(\d+)\t(.*)$", prefixed, re.M):
+        assert hypotheses(prefixed)[int(number)].split()[:2] == text.split()[:2]
+    assert len(re.findall(r"^A-\d+\t(\d+-\d+ ?)*$", aligned, re.M)) == 9
 
 
-def test_every_way_of_generating(data, shaw):
-    checkpoint = shaw[0] / "checkpoint_last.pt"
-    for flags in (
-        ["--sampling", "--sampling-topk", "5", "--nbest", "2", "--seed", "2"],
-        ["--prefix-size", "2"],
-        ["--print-alignment", "hard"],
-    ):
-        run = generate(data, checkpoint, *flags, user_dir=PACKAGE)
-        assert sorted(hypotheses(run.stdout)) == list(range(9)), flags
-        if "--prefix-size" in flags:
-            targets = dict(re.findall(r"^T-(\d+)\t(.*)$", run.stdout, re.M))
-            for number, text in hypotheses(run.stdout).items():
-                assert text.split()[:2] == targets[str(number)].split()[:2]
-    alignments = re.findall(r"^A-\d+\t(.*)$", run.stdout, re.M)
-    assert len(alignments) == 9
-    assert all(re.fullmatch(r"(\d+-\d+ ?)*", text) for text in alignments)
+def test_from_pretrained_in_python(corpus, data, shaw_last):
+    model = PositionTransformer.from_pretrained(str(shaw_last.parent), shaw_last.name, str(data))
+    translated = model.translate((corpus / "test.en").read_text().splitlines(), beam=2, max_len_b=20)
+    assert dict(enumerate(translated)) == translations(data, shaw_last)
 
 
-def test_from_pretrained_in_python(corpus, data, shaw):
-    model = PositionTransformer.from_pretrained(str(shaw[0]), "checkpoint_last.pt", str(data))
-    found = model.translate((corpus / "test.en").read_text().splitlines(), beam=2, max_len_b=20)
-    expected = hypotheses(generate(data, shaw[0] / "checkpoint_last.pt", user_dir=PACKAGE).stdout)
-    assert found == [expected[number] for number in range(9)]
-
-
-def test_the_papers_length_penalty_in_generate_and_interactive(corpus, data, shaw):
+def test_the_papers_length_penalty_in_generate_and_interactive(corpus, data, shaw_last):
     """Compares printed scores: H lines have the score in base 2, P lines log2 of each token's probability."""
-    checkpoint = shaw[0] / "checkpoint_last.pt"  # trained with --task translation
     flags = ["--lenpen", "0.6", "--nbest", "2"]
-    power = generate(data, checkpoint, *flags, user_dir=PACKAGE).stdout
-    wu = generate(data, checkpoint, *flags, "--task", PENALTY_TASK, user_dir=PACKAGE).stdout
+    power, wu = (generate(data, shaw_last, *flags, "--task", task).stdout for task in ("translation", PENALTY_TASK))
     for text, penalty in ((power, lambda length: length**0.6), (wu, lambda length: ((5 + length) / 6) ** 0.6)):
         scores = [float(value) for value in re.findall(r"^H-\d+\t(\S+)\t", text, re.M)]
         tokens = [list(map(float, values.split())) for values in re.findall(r"^P-\d+\t(.*)$", text, re.M)]
         assert len(scores) == len(tokens) == 18
         expected = [sum(values) / penalty(len(values)) for values in tokens]
         assert scores == pytest.approx(expected, abs=2e-3)  # tokens are printed with four decimals
-    expected_text = hypotheses(wu)
+    interactive = translate_interactively(data, shaw_last, corpus, *flags, "--task", PENALTY_TASK)
+    assert hypotheses(interactive) == hypotheses(wu)
+    scores = [re.findall(r"^H-0\t(\S{6})", text, re.M)[0] for text in (interactive, wu)]
+    assert scores[0] == scores[1]
 
-    lines = (corpus / "test.en").read_text()
-    words = [data, "--path", checkpoint, "--beam", "2", "--max-len-b", "20", "--cpu", *flags, "--task", PENALTY_TASK]
-    run = run_fairseq("interactive", *words, user_dir=PACKAGE, stdin=lines)
-    assert hypotheses(run.stdout) == expected_text
-    assert re.findall(r"^H-0\t(\S+)", run.stdout, re.M)[0][:6] == re.findall(r"^H-0\t(\S+)", wu, re.M)[0][:6]
+
+def translate_interactively(data, checkpoint, corpus, *flags):
+    words = [data, "--path", checkpoint, "--beam", "2", "--max-len-b", "20", "--cpu", *flags]
+    lines = (corpus / f"test.{SOURCE}").read_text()
+    return run_fairseq("interactive", *words, user_dir=PACKAGE, stdin=lines).stdout
 
 
 def test_hydra_train_uses_preset_and_flags(data, tmp_path):
@@ -215,14 +194,13 @@ def test_hydra_train_uses_preset_and_flags(data, tmp_path):
         f"{stack}.self_attn.position_encoding.relative_keys": (2, 7, 32)
         for stack in ("encoder.layers.0", "decoder.layers.0", "decoder.layers.1")
     }
-    run = generate(data, tmp_path / "checkpoint_last.pt", user_dir=PACKAGE)
-    assert len(hypotheses(run.stdout)) == 9
+    assert len(translations(data, tmp_path / "checkpoint_last.pt")) == 9
 
 
-def test_a_named_checkpoint_must_exist(data, shaw, tmp_path):
+def test_a_named_checkpoint_must_exist(data, shaw_last, tmp_path):
     """fairseq alone would start from random parameters. The training's own last checkpoint may be missing."""
-    missing, directory = tmp_path / "missing.pt", shaw[0]
-    for flag, path in (("--restore-file", missing), ("--finetune-from-model", directory)):
+    missing = tmp_path / "missing.pt"
+    for flag, path in (("--restore-file", missing), ("--finetune-from-model", shaw_last.parent)):
         run = posenc_train(data, tmp_path / "new", SHAW, flag, path, check=False)
         assert run.returncode != 0
         assert f"{path}, of --restore-file, --finetune-from-model or --continue-once, does not exist" in run.stderr
@@ -230,7 +208,7 @@ def test_a_named_checkpoint_must_exist(data, shaw, tmp_path):
     settings = ["optimization.max_update=1", f"checkpoint.restore_file={missing}"]
     run = hydra_train(data, tmp_path / "new", "{_name: transformer_shaw_tiny}", *settings, check=False)
     assert run.returncode != 0
-    assert f"{missing}, of --restore-file" in run.stdout + run.stderr
+    assert f"{missing}, of --restore-file" in log(run)
 
 
 @pytest.mark.parametrize(
@@ -242,59 +220,51 @@ def test_a_named_checkpoint_must_exist(data, shaw, tmp_path):
     ids=lambda flags: flags[0].lstrip("-"),
 )
 def test_trains_and_resumes_under(data, tmp_path, flags):
-    first = losses(posenc_train(data, tmp_path, SHAW, "--position-sharing", "layer", *flags))
-    assert sorted(first) == [1, 2]
-    more = losses(posenc_train(data, tmp_path, SHAW, "--position-sharing", "layer", "--max-update", "4", *flags))
-    assert sorted(more) == [3, 4]
-    assert all(loss == loss and loss < 20 for loss in {**first, **more}.values())
+    flags += ["--position-sharing", "layer"]
+    first, more = (losses(posenc_train(data, tmp_path, SHAW, "--max-update", last, *flags)) for last in "24")
+    assert (sorted(first), sorted(more)) == ([1, 2], [3, 4])
+    assert all(loss < 20 for loss in (*first.values(), *more.values()))  # no NaN
 
 
-def test_two_processes_resume_and_equal_one_with_twice_the_batches(data, shaw, tmp_path):
-    start = ("--restore-file", shaw[0] / "checkpoint_last.pt", "--reset-dataloader", "--clipping-distance", "4")
-    common = [*start, "--max-update", "8", "--ddp-backend", "legacy_ddp", "--dropout", "0"]
-    alone = losses(posenc_train(data, tmp_path / "one", SHAW, *common, "--update-freq", "2"))
+def test_two_processes_resume_and_equal_one_with_twice_the_batches(data, shaw_last, tmp_path):
+    common = [
+        *("--restore-file", shaw_last, "--reset-dataloader", "--clipping-distance", "4", "--max-update", "8"),
+        *("--ddp-backend", "legacy_ddp", "--dropout", "0", "--cpu", "--user-dir", PACKAGE),
+    ]
+    alone = losses(train(data, tmp_path / "one", SHAW, *common, "--update-freq", "2"))
     script = tmp_path / "train.py"
     script.write_text("import sys\nfrom fairseq_cli.train import cli_main\nsys.exit(cli_main())\n")
-    flags = [
-        *(data, "--arch", SHAW, *TINY, "--save-dir", tmp_path / "two", "--cpu", "--user-dir", PACKAGE),
-        *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--seed", "1", "--num-workers", "0"),
-        *("--required-batch-size-multiple", "1", "--disable-validation", "--no-progress-bar", "--log-format", "simple"),
-        *("--log-interval", "1", "--data-buffer-size", "0", *common),
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script),
+        *(*toy.train_flags(data, tmp_path / "two", SHAW), *common),
         *("--distributed-backend", "gloo", "--distributed-world-size", "2"),
         *("--distributed-init-method", "env://", "--distributed-no-spawn", "--distributed-rank", "-1"),
     ]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", script]
-    run = subprocess.run(
-        list(map(str, [*launcher, *flags])),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, env=environment)
     assert run.returncode == 0, run.stderr[-3000:]
-    together = losses(run.stdout + run.stderr)
+    together = losses(run)
     assert sorted(together) == [7, 8]
     assert together == pytest.approx(alone, abs=2e-3)
 
 
-def test_fine_tunes_from_a_stock_checkpoint(data, stock, shaw, tmp_path):
+def test_fine_tunes_from_a_stock_checkpoint(data, stock, shaw_last, tmp_path):
     """With a suffix, a training starts and resumes from files with that suffix only."""
-    (tmp_path / "checkpoint_last.pt").write_bytes(shaw[0].joinpath("checkpoint_last.pt").read_bytes())
+    shutil.copy(shaw_last, tmp_path)
     flags = ["--finetune-from-model", stock[0], "--checkpoint-suffix", "_b"]
     run = posenc_train(data, tmp_path, SHAW, *flags)
-    assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in run.stdout + run.stderr
+    assert "fresh position parameters: decoder.layers.0.self_attn.position_encoding" in log(run)
     # A second start resumes from its own last checkpoint.
     assert sorted(losses(posenc_train(data, tmp_path, SHAW, *flags, "--max-update", "3"))) == [3]
-    assert len(hypotheses(generate(data, tmp_path / "checkpoint_last_b.pt", user_dir=PACKAGE).stdout)) == 9
+    assert len(translations(data, tmp_path / "checkpoint_last_b.pt")) == 9
 
 
-def test_resuming_with_other_positions_is_refused(data, shaw, tmp_path):
-    last = shaw[0] / "checkpoint_last.pt"
-    (tmp_path / "checkpoint_last.pt").write_bytes(last.read_bytes())
+def test_resuming_with_other_positions_is_refused(data, shaw_last, tmp_path):
+    shutil.copy(shaw_last, tmp_path)
     run = posenc_train(data, tmp_path, SHAW, "--clipping-distance", "5", check=False)
     assert run.returncode != 0
-    assert "trained with other positions" in run.stdout + run.stderr
-    assert (tmp_path / "checkpoint_last.pt").read_bytes() == last.read_bytes()
+    assert "trained with other positions" in log(run)
+    assert (tmp_path / shaw_last.name).read_bytes() == shaw_last.read_bytes()
 
 
 # Documents of two sentences with a separator
@@ -314,8 +284,6 @@ def test_documents_train_and_translate_also_interactively(tmp_path):
     state = load_checkpoint(last)["model"]
     tables = [tensor for name, tensor in state.items() if name.endswith("segments.segment_bias")]
     assert [table.shape for table in tables] == 6 * [(2, 2, 2)]  # each layer: one in the encoder, two in the decoder
-    expected = hypotheses(generate(data, last, user_dir=PACKAGE).stdout)
+    expected = translations(data, last)
     assert sorted(expected) == list(range(9))
-    words = [data, "--path", last, "--beam", "2", "--max-len-b", "20", "--cpu"]
-    run = run_fairseq("interactive", *words, user_dir=PACKAGE, stdin=(documents / f"test.{SOURCE}").read_text())
-    assert hypotheses(run.stdout) == expected
+    assert hypotheses(translate_interactively(data, last, documents)) == expected

@@ -20,14 +20,14 @@ os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
 before = None
 
 def state(modules):
-    found = {}
+    values = {}
     for module in modules:
         for name, value in list(vars(sys.modules[module]).items()):
             if not name.startswith("__") and name != "before":
-                found[module, name] = value
+                values[module, name] = value
             if isinstance(value, type) and value.__module__ == module:
-                found |= {(module, name, attribute): inner for attribute, inner in vars(value).items()}
-    return found
+                values |= {(module, name, attribute): inner for attribute, inner in vars(value).items()}
+    return values
 
 def contents():
     return {

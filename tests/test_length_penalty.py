@@ -11,32 +11,24 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_posenc.length_penalty import TASK
-from tests.models import batch, build_model, make_task, sentences
+from tests.models import PAD, build_model, make_sample, make_task, sentences, token_lists
 
 POWER = "translation"
+DICTIONARY = make_task().target_dictionary
 
 
 def make_generator(name, model, **options):
-    task = TASK_REGISTRY[name](TranslationConfig(), make_task().source_dictionary, make_task().target_dictionary)
-    defaults = {"beam": 2, "lenpen": 0.6, "max_len_a": 0, "max_len_b": 12}
+    task = TASK_REGISTRY[name](TranslationConfig(), DICTIONARY, DICTIONARY)
+    defaults = {"beam": 4, "lenpen": 0.6, "max_len_a": 0, "max_len_b": 12}
     return task.build_generator([model], Namespace(**{**defaults, **options}))
 
 
-def search(name, model, source, **options):
-    """The results of fairseq's search for each row of `source`: (tokens, score), best first."""
-    generator = make_generator(name, model, **options)
-    lengths = source.ne(make_task().source_dictionary.pad()).sum(1)
-    found = generator.generate([model], {"net_input": {"src_tokens": source, "src_lengths": lengths}})
-    return [[(one["tokens"].tolist(), float(one["score"])) for one in row] for row in found]
-
-
-def naive_search(model, task, sentence, beam, penalty, max_len):
+def naive_search(model, sentence, beam, penalty, max_len):
     """Beam search like fairseq's, on lists, with a full pass for every prefix.
 
     The result is the first `beam` hypotheses that finish among the best `beam` candidates of a step.
     """
-    dictionary = task.target_dictionary
-    eos, pad = dictionary.eos(), dictionary.pad()
+    eos = DICTIONARY.eos()
     finished, living = [], [((), 0.0)]
     for step in range(max_len + 1):
         candidates = []
@@ -44,7 +36,7 @@ def naive_search(model, task, sentence, beam, penalty, max_len):
             with torch.no_grad():
                 logits, _ = model(sentence[None], torch.tensor([len(sentence)]), torch.tensor([[eos, *prefix]]))
             for token, value in enumerate(logits[0, -1].double().log_softmax(-1).tolist()):
-                allowed = token == eos if step == max_len else token != pad and (token != eos or step >= 1)
+                allowed = token == eos if step == max_len else token != PAD and (token != eos or step >= 1)
                 if allowed:
                     candidates.append(((*prefix, token), total + value))
         candidates = sorted(candidates, key=lambda candidate: -candidate[1])[: 2 * beam]
@@ -57,21 +49,22 @@ def naive_search(model, task, sentence, beam, penalty, max_len):
 
 
 def test_it_equals_a_naive_search_over_a_real_model():
-    task, model = make_task(), build_model("transformer_shaw_tiny", "--clipping-distance", "3", seed=4)
+    model, rows = (
+        build_model("transformer_shaw_tiny", "--clipping-distance", "3", seed=4),
+        sentences([3, 9, 5, 1, 7, 4]),
+    )
     with torch.no_grad():  # clear preferences, and sentences of medium length
         model.decoder.output_projection.weight.mul_(3)
-    rows = sentences(task, [3, 9, 5, 1, 7, 4])
     penalties = {POWER: lambda length: length**0.6, TASK: lambda length: ((5 + length) / 6) ** 0.6}
     best = {}
     for name, penalty in penalties.items():
-        found = search(name, model, batch(task, rows, left_pad=True), beam=4)
-        for row, hypotheses_ in zip(rows, found, strict=True):
-            expected = naive_search(model, task, row, 4, penalty, 12)
-            assert [tokens for tokens, _ in hypotheses_] == [tokens for tokens, _ in expected]
-            assert [score for _, score in hypotheses_] == pytest.approx([score for _, score in expected], abs=1e-5)
-        best[name] = [row[0][0] for row in found]
-    lengths = {len(tokens) for tokens in best[POWER]}
-    assert len(lengths) > 1, "sentences that all end alike show nothing"
+        results = make_generator(name, model).generate([model], make_sample(rows, rows))
+        for row, hypotheses in zip(rows, results, strict=True):
+            tokens, scores = zip(*naive_search(model, row, 4, penalty, 12), strict=True)
+            assert token_lists(hypotheses) == [*tokens]
+            assert [float(hypothesis["score"]) for hypothesis in hypotheses] == pytest.approx(scores, abs=1e-5)
+        best[name] = [token_lists(row)[0] for row in results]
+    assert len(set(map(len, best[POWER]))) > 1, "sentences that all end alike show nothing"
     assert best[POWER] != best[TASK]
 
 
@@ -87,22 +80,17 @@ def test_it_equals_a_naive_search_over_a_real_model():
 )
 def test_every_kind_of_search_applies_it(options):
     """A score is the sum of the tokens' scores divided by the penalty in every kind of search."""
-    task, model = make_task(), build_model("transformer_shaw_tiny", seed=4)
-    sources = sentences(task, [3, 9, 5])
-    source = batch(task, sources, left_pad=True)
-    generator = make_generator(TASK, model, beam=4, **options)
-    lengths = source.ne(task.source_dictionary.pad()).sum(1)
-    target = batch(task, sources, left_pad=False)
-    inputs = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": target}
-    prefix = {"prefix_tokens": target[:, : options["prefix"]]} if "prefix" in options else {}
+    model, rows = build_model("transformer_shaw_tiny", seed=4), sentences([3, 9, 5])
+    sample = make_sample(rows, rows)
+    prefix = {"prefix_tokens": sample["target"][:, : options["prefix"]]} if "prefix" in options else {}
     torch.manual_seed(1)
-    rows = generator.generate([model], {"net_input": inputs, "target": target}, **prefix)
+    results = make_generator(TASK, model, **options).generate([model], sample, **prefix)
     # With --match-source-len the score of a hypothesis that is too long is minus infinity.
-    found = [one for row in rows for one in row if one["score"] > -math.inf]
-    assert len(found) >= 3
-    for one in found:
-        expected = one["positional_scores"].sum() / ((5 + len(one["tokens"])) / 6) ** 0.6
-        assert float(one["score"]) == pytest.approx(float(expected), abs=1e-4)
+    finite = [hypothesis for row in results for hypothesis in row if hypothesis["score"] > -math.inf]
+    assert len(finite) >= 3
+    for hypothesis in finite:
+        expected = hypothesis["positional_scores"].sum() / ((5 + len(hypothesis["tokens"])) / 6) ** 0.6
+        torch.testing.assert_close(hypothesis["score"], expected, rtol=0, atol=1e-4)
 
 
 def test_scoring_a_reference_applies_no_penalty():

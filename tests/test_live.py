@@ -1,7 +1,9 @@
 """--log-positions: what it logs is what analyses find, and no training depends on it."""
 
 import json
+import re
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -9,26 +11,19 @@ import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 
-from fairseq_posenc.attention.observing import Observed, Place, attentions, observing
+from fairseq_posenc.attention.observing import attentions, observing
 from posenc_experiments.analysis.attention import LayerStatistics
 from posenc_experiments.analysis.model import add_sentences
-from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
-from tests.toy import PACKAGE, binarize, make_corpus, train
-
-TASK = make_task()
-LENGTHS = [7, 3, 5]
+from tests.models import PAD, TASK, build_model, enlarge_positions, make_sample, sentences
+from tests.toy import PACKAGE, train
 
 
 def make_model(arch: str, *flags: str, every: int) -> Any:
     return enlarge_positions(build_model(f"transformer_{arch}_tiny", "--log-positions", str(every), *flags))
 
 
-def make_batch(seed: int) -> dict[str, Any]:
-    """Pairs of sentences with padding on both sides."""
-    source, target = sentences(TASK, LENGTHS, seed), sentences(TASK, LENGTHS[::-1], seed + 100)
-    inputs = {"src_tokens": batch(TASK, source, True), "src_lengths": torch.tensor([len(row) for row in source])}
-    inputs["prev_output_tokens"] = batch(TASK, shift_right(target), False)
-    return {"net_input": inputs, "target": batch(TASK, target, False), "ntokens": sum(map(len, target))}
+def random_sample(seed: int) -> dict[str, Any]:
+    return make_sample(sentences([7, 3, 5], seed), sentences([5, 3, 7], seed + 100))
 
 
 def train_in_process(model: Any, updates: int) -> list[dict[str, float]]:
@@ -43,7 +38,7 @@ def train_in_process(model: Any, updates: int) -> list[dict[str, float]]:
             for part in range(2):
                 model.train()
                 model.set_num_updates(update)
-                criterion(model, make_batch(10 * update + part))[0].backward()
+                criterion(model, random_sample(10 * update + part))[0].backward()
             optimizer.step()
             optimizer.zero_grad()
             shown.append(dict(metrics.get_smoothed_values("train")))
@@ -53,21 +48,15 @@ def train_in_process(model: Any, updates: int) -> list[dict[str, float]]:
 
 def analysed(model: Any, sample: dict[str, Any]) -> dict[str, float]:
     """The mean attended distance of each layer as analyses compute it, sentence by sentence."""
-    source, target = (sample["net_input"][name].ne(1) for name in ("src_tokens", "prev_output_tokens"))
+    source, target = (sample["net_input"][name].ne(PAD) for name in ("src_tokens", "prev_output_tokens"))
     sides = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
-    modules = attentions(model)
-    layers = {
-        place: LayerStatistics(module.num_heads, is_bidirectional=place[0] == "encoder")
-        for place, module in modules.items()
-    }
-
-    def see(place: Place, seen: Observed) -> None:
-        add_sentences(layers[place], seen, *sides[place[0]])
-
-    with observing(modules, see):
+    layers = {place: LayerStatistics(2, is_bidirectional=place[0] == "encoder") for place in attentions(model)}
+    with observing(attentions(model), lambda place, seen: add_sentences(layers[place], seen, *sides[place[0]])):
         model(**sample["net_input"])
-    found = {place: [head["mean_distance"] for head in layer.attention()["heads"]] for place, layer in layers.items()}
-    return {f"distance/{stack}.{layer + 1}": sum(heads) / len(heads) for (stack, layer), heads in found.items()}
+    return {
+        f"distance/{stack}.{number + 1}": fmean(head["mean_distance"] for head in layer.attention()["heads"])
+        for (stack, number), layer in layers.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,7 +70,7 @@ def analysed(model: Any, sample: dict[str, Any]) -> dict[str, float]:
 )
 def test_distances_are_those_of_analyses(arch: str, flags: tuple[str, ...], norms: list[str]) -> None:
     model = make_model(arch, *flags, every=1)
-    expected = analysed(model, make_batch(0))
+    expected = analysed(model, random_sample(0))
     (shown,) = train_in_process(model, 1)
     distances = {name: value for name, value in shown.items() if name.startswith("distance/")}
     assert distances == pytest.approx(expected, rel=1e-3, abs=1e-3)
@@ -104,23 +93,17 @@ def test_training_is_the_same_to_the_bit(arch: str, flags: tuple[str, ...]) -> N
         shown = train_in_process(model, 3)
         states.append(model.state_dict())
     assert any(name.startswith("distance/decoder") for name in shown[0])
-    assert states[0].keys() == states[1].keys()
-    for name, value in states[0].items():
-        assert torch.equal(value, states[1][name]), name
+    torch.testing.assert_close(*states, rtol=0, atol=0)
 
 
-def test_fairseqs_log_and_tensorboard_show_it_and_a_training_resumes(tmp_path: Path) -> None:
-    data = binarize(make_corpus(tmp_path / "text", lines={"train": 60}), tmp_path / "data")
+def test_fairseqs_log_and_tensorboard_show_it_and_a_training_resumes(toy_data: Path, tmp_path: Path) -> None:
     flags = ("--log-positions", "2", "--tensorboard-logdir", tmp_path / "events", "--log-format", "json")
     rows: dict[str, dict[str, Any]] = {}
     for updates in ("2", "4"):
-        files = (data, tmp_path / "model", "transformer_shaw_tiny")
+        files = (toy_data, tmp_path / "model", "transformer_shaw_tiny")
         run = train(*files, *flags, "--max-update", updates, "--update-freq", "2", user_dir=PACKAGE)
-        lines = (run.stdout + run.stderr).splitlines()
-        found = [
-            json.loads(line[line.index("{") :]) for line in lines if '"train_num_updates"' not in line and '{"' in line
-        ]
-        rows |= {row["num_updates"]: row for row in found if "num_updates" in row}
+        logged = map(json.loads, re.findall(r'\{".*\}', run.stdout + run.stderr))
+        rows |= {row["num_updates"]: row for row in logged if "num_updates" in row and "train_num_updates" not in row}
     assert {number: "distance/cross.2" in row for number, row in rows.items()} == {
         **{"1": False, "2": True, "3": False, "4": True}
     }

@@ -31,14 +31,9 @@ CHOICES = ("PYTHON", "VIRTUAL_ENV", "PYTHONPATH")
 
 
 def run(command: list[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=cwd, env=clean() | environment, text=True, capture_output=True, check=False, timeout=300
-    )
-
-
-def clean() -> dict[str, str]:
-    """This process's environment, without the variables that select a Python."""
-    return {name: value for name, value in os.environ.items() if name not in CHOICES}
+    """Runs a command without this process's variables that select a Python."""
+    variables = {name: value for name, value in os.environ.items() if name not in CHOICES} | environment
+    return subprocess.run(command, cwd=cwd, env=variables, text=True, capture_output=True, check=False, timeout=300)
 
 
 # python -m fairseq_posenc
@@ -67,10 +62,9 @@ def test_a_fairseq_that_is_too_old_is_refused_in_one_sentence(tmp_path: Path) ->
 def pins() -> dict[NormalizedName, Version]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
-    assert all(len(pair) == 2 for pair in pairs)
-    found = {canonicalize_name(name): Version(version) for name, version in pairs}
-    assert len(found) == len(pairs), "a package is named twice"
-    return found
+    versions = {canonicalize_name(name): Version(version) for name, version in pairs}
+    assert len(versions) == len(pairs), "a package is named twice"
+    return versions
 
 
 def test_all_but_pytorch_is_locked_by_hashes() -> None:
@@ -84,35 +78,26 @@ def declared() -> dict[str, list[Requirement]]:
     """The requirements in pyproject.toml by extra, for this Python; those of the package itself have the name ''."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = {"": project["dependencies"], **project["optional-dependencies"]}
-    found = {name: map(Requirement, texts) for name, texts in groups.items()}
-    return {
-        name: [each for each in requirements if each.marker is None or each.marker.evaluate()]
-        for name, requirements in found.items()
-    }
+    return {name: [r for r in map(Requirement, texts) if applies(r)] for name, texts in groups.items()}
 
 
-def test_every_declared_range_admits_the_pinned_version() -> None:
-    pinned = pins()
-    for requirement in (each for group in declared().values() for each in group if each.name != "fairseq_posenc"):
-        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+def applies(requirement: Requirement, extra: str = "") -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def test_all_that_gets_installed_is_pinned() -> None:
+def test_all_that_gets_installed_is_pinned_within_the_declared_ranges() -> None:
     """Follows the requirements of installed packages, including torch's CUDA packages if it has CUDA."""
     pinned = pins()
     assert {"pip", "setuptools", "uv"} <= set(pinned)  # required by scripts/env.sh
-    waiting = [
-        (requirement, "")
-        for group in declared().values()
-        for requirement in group
-        if requirement.name != "fairseq_posenc"
-    ]
+    requirements = [each for group in declared().values() for each in group if each.name != "fairseq_posenc"]
+    for requirement in requirements:
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+    waiting = [(requirement, "") for requirement in requirements]
     seen: set[tuple[str, str]] = set()
     while waiting:
         requirement, extra = waiting.pop()
         name = canonicalize_name(requirement.name)
-        applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
-        if not applies or (name, extra) in seen:
+        if not applies(requirement, extra) or (name, extra) in seen:
             continue
         seen.add((name, extra))
         assert name in pinned, f"{requirement} is not in constraints.txt"
@@ -120,7 +105,7 @@ def test_all_that_gets_installed_is_pinned() -> None:
             texts = importlib.metadata.requires(name) or []
         except importlib.metadata.PackageNotFoundError:  # the environment was not made by scripts/env.sh
             continue
-        waiting += [(Requirement(text), one) for text in texts for one in {"", *requirement.extras}]
+        waiting += [(Requirement(text), chosen) for text in texts for chosen in {"", *requirement.extras}]
     assert {name for name, _ in seen} > {"torch", "ve-fairseq", "numpy", "antlr4-python3-runtime"}
 
 
@@ -145,22 +130,20 @@ def imports(path: Path) -> Iterator[str]:
     ],
 )
 def test_every_import_is_declared(folder: str, groups: list[str]) -> None:
-    offered = {
-        canonicalize_name(requirement.name) for group in ["", "fairseq", *groups] for requirement in declared()[group]
-    }
+    requirements = declared()
+    offered = {canonicalize_name(each.name) for group in ("", "fairseq", *groups) for each in requirements[group]}
     own = {"fairseq_posenc", "posenc_experiments", "recipes", "scripts", "tests", *sys.stdlib_module_names}
     own.update(path.stem for path in (ROOT / "tools").glob("*.py"))  # on pytest's path
     distributions = importlib.metadata.packages_distributions()
-    files = sorted((ROOT / folder).rglob("*.py"))
-    others = [ROOT / other for other in EXTRA_FOLDERS if other != folder]
-    files = [path for path in files if not set(others).intersection(path.parents)]
+    separate = {ROOT / path for path in EXTRA_FOLDERS if path != folder}
+    files = [path for path in (ROOT / folder).rglob("*.py") if separate.isdisjoint(path.parents)]
     assert files
     for path in files:
         # A file in the same folder may be imported by its own name.
-        beside = {each.stem for each in path.parent.iterdir()}
-        for name in set(imports(path)) - own - beside:
-            providers = {canonicalize_name(each) for each in distributions.get(name, [name])}
-            assert providers & offered, f"{path} imports {name}, which pyproject.toml does not ask for"
+        beside = {file.stem for file in path.parent.iterdir()}
+        for module in set(imports(path)) - own - beside:
+            providers = {canonicalize_name(name) for name in distributions.get(module, [module])}
+            assert providers & offered, f"{path} imports {module}, which pyproject.toml does not ask for"
 
 
 # the wheel
@@ -190,16 +173,15 @@ def test_a_wheel_brings_the_recipes_and_runs_them_in_any_directory(tmp_path: Pat
     here = {path for path in (ROOT / "recipes").rglob("*") if path.is_file() and path.parent.name != "__pycache__"}
     assert shipped == {str(path.relative_to(ROOT / "recipes")) for path in here}
     text = make_corpus(tmp_path / "text", lines={"train": 9, "valid": 3, "test": 3})
-    few = "corpus.generator-options=--seed 1 --train 20 --valid 2 --test 2"
+    few, cpu = "corpus.generator-options=--seed 1 --train 20 --valid 2 --test 2", ["--gpus", "0"]
     calls: tuple[tuple[list[str | Path], str], ...] = (
         (["--help"], "  fairseq-posenc run quickstart"),
-        (["run", "quickstart", "--stages", "download", "--set", few], f"data: {empty / 'data/quickstart/xa-xb'}"),
-        (["own", "--text", text, "--pair", "en-de", "--dry-run"], f"settings: {recipes / 'own/small.yaml'} "),
-        (["table", "quickstart", "clipping", "--dry-run"], f"--user-dir {site / 'fairseq_posenc'} "),
+        (["run", "quickstart", "--stages", "download", "--set", few, *cpu], f"data: {empty / 'data/quickstart/xa-xb'}"),
+        (["own", "--text", text, "--pair", "en-de", "--dry-run", *cpu], f"settings: {recipes / 'own/small.yaml'} "),
+        (["table", "quickstart", "clipping", "--dry-run", *cpu], f"--user-dir {site / 'fairseq_posenc'} "),
     )
     for words, expected in calls:
-        gpus = [] if words == ["--help"] else ["--gpus", "0"]
-        command: list[str | Path] = [sys.executable, "-m", "posenc_experiments", *words, *gpus]
+        command: list[str | Path] = [sys.executable, "-m", "posenc_experiments", *words]
         called = run(command, empty, PYTHONPATH=str(site))
         assert called.returncode == 0, called.stdout + called.stderr
         assert expected in called.stdout
@@ -240,10 +222,9 @@ def test_pip_install_alone_runs_a_recipe_and_own_text_from_anywhere(tmp_path: Pa
 @pytest.mark.slow
 def test_pip_install_alone_makes_it_usable_from_anywhere(tmp_path: Path) -> None:
     python = install("fairseq", tmp_path)
-    printed = subprocess.check_output([python, "-m", "fairseq_posenc"], cwd="/", env=clean(), text=True)
-    path = Path(printed.rstrip("\n"))
+    path = Path(run([python, "-m", "fairseq_posenc"], Path("/")).stdout.rstrip("\n"))
     assert path.parent.name == "site-packages"
-    assert not {"recipes", "scripts", "tests"} & {each.name for each in path.parent.iterdir()}
+    assert not {"recipes", "scripts", "tests"} & {installed.name for installed in path.parent.iterdir()}
     data = binarize(make_corpus(tmp_path / "text"), tmp_path / "data-bin")
     size = ["--encoder-embed-dim", "16", "--decoder-embed-dim", "16", "--max-tokens", "200", "--max-update", "2"]
     arch = ["--arch", "transformer_shaw_tiny", "--clipping-distance", "4", *size]

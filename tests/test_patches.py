@@ -9,7 +9,7 @@ from fairseq.data import iterators
 from fairseq.optim import FairseqOptimizer
 from fairseq.tasks.translation import TranslationTask
 
-from tests.models import batch, build_model, make_task, sentences, shift_right
+from tests.models import build_model, make_sample, make_task, sentences
 
 
 def test_any_items_can_be_grouped_and_dummies_come_first():
@@ -46,14 +46,9 @@ def test_dummies_are_ignored_in_tasks_that_pass_arguments_by_position():
     task = make_task()
     task.__class__ = ByPosition
     model = build_model("transformer_shaw_tiny")
-    source = sentences(task, [5, 3])
-    lengths = torch.tensor([6, 4])
-    inputs = {"src_tokens": batch(task, source, True), "src_lengths": lengths}
-    inputs["prev_output_tokens"] = batch(task, shift_right(source), False)
-    sample = {"net_input": inputs, "target": batch(task, source, False), "ntokens": 10}
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    step = (sample, model, CrossEntropyCriterion(task, sentence_avg=False), FairseqOptimizer(None), 1)
-    step[3]._optimizer = optimizer
+    rows, optimizer = sentences([5, 3]), FairseqOptimizer(None)
+    optimizer._optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = (make_sample(rows, rows), model, CrossEntropyCriterion(task, sentence_avg=False), optimizer, 1)
     loss, size, logged = task.train_step(*step, False)
     assert (size, logged["ntokens"]) == (10, 10)
     assert loss > 0

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -42,45 +43,45 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-def run(words: list[str], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    words: list[str], cwd: Path, environment: Mapping[str, str] | None = None, status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command that must end with this exit status."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
-    return subprocess.run(
-        words, cwd=cwd, env=kept | environment, capture_output=True, encoding="utf-8", check=False, timeout=300
+    process = subprocess.run(
+        words, cwd=cwd, env={**kept, **(environment or {})}, capture_output=True, text=True, timeout=300
     )
+    assert process.returncode == status, process.stderr
+    return process
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["run.sh", *["--dry-run", "--gpus", "0", "--experiments", "shaw-k2"]], ["table.sh", "--help"]],
-    ids=lambda w: w[0],
+    ("script", "flags", "printed"),
+    [
+        ("run.sh", ["--dry-run", "--gpus", "0", "--experiments", "shaw-k2"], "--user-dir {clone}/fairseq_posenc "),
+        ("table.sh", ["--help"], ""),
+    ],
 )
-def test_a_recipe_runs_its_own_code(clone: Path, words: list[str]) -> None:
+def test_a_recipe_runs_its_own_code(clone: Path, script: str, flags: list[str], printed: str) -> None:
     folder = clone.parent
     make_trap(folder / "other", *OWN)
     (folder / "elsewhere" / clone.name / "recipes" / "quickstart").mkdir(parents=True)
     (folder / "elsewhere" / clone.name / "recipes" / "common").mkdir()
-    process = run(
-        ["bash", f"{clone.name}/recipes/quickstart/{words[0]}", *words[1:]],
-        folder,
-        PYTHONPATH=f":.:{folder / 'other'}",  # an empty entry means the current directory
-        CDPATH=str(folder / "elsewhere"),
-    )
-    assert process.returncode == 0, process.stderr
+    # An empty entry means the current directory.
+    paths = {"PYTHONPATH": f":.:{folder / 'other'}", "CDPATH": str(folder / "elsewhere")}
+    process = run(["bash", f"{clone.name}/recipes/quickstart/{script}", *flags], folder, paths)
     assert marks(folder) == []
-    if words[0] == "run.sh":
-        assert f"--user-dir {clone / 'fairseq_posenc'} " in process.stdout
+    assert printed.format(clone=clone) in process.stdout
 
 
 def test_what_a_recipe_starts_runs_its_own_code(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)
     make_trap(tmp_path / "here", *NAMES)
     run_ = make_run(tmp_path, conf, None, cpu_processes=2)
-    experiment = Experiment(run_, "sinusoidal", 1)
-    training = train_command(experiment)
+    training = train_command(Experiment(run_, "sinusoidal", 1))
     torchrun = training[: training.index("fairseq_cli.train")]
     # The processes that torchrun starts run a module of Python's own here, because it imports faster.
-    process = run([*torchrun, "json.tool", "--help"], tmp_path / "here", **train_environment(run_))
-    assert process.returncode == 0, process.stderr
+    process = run([*torchrun, "json.tool", "--help"], tmp_path / "here", train_environment(run_))
     assert "usage: " in process.stdout
     assert marks(tmp_path) == []
 
@@ -102,8 +103,7 @@ def test_a_batch_file_runs_its_own_clone(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(tmp_path / "two"), "SLURM_JOB_NODELIST": "host0"}
     slurm |= {"SLURM_NNODES": "1", "SLURM_NODEID": "0", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    process = run(["bash", str(copy), "small", "--gpus", "1"], tmp_path / "two", **slurm)
-    assert process.returncode == 0, process.stderr
+    process = run(["bash", str(copy), "small", "--gpus", "1"], tmp_path / "two", slurm)
     assert "\none: --nodes 1 --node-rank 0 --rendezvous host0:20007 --gpus 1\n" in process.stdout
 
 
@@ -119,25 +119,21 @@ sys.meta_path.insert(0, Missing())
 """
     missing = ["rich", "matplotlib", "submitit", "sacremoses", "sentencepiece"]
     plugin = f"{code}import fairseq_posenc"
-    process = run([sys.executable, "-c", plugin, *missing, "click", "posenc_experiments"], ROOT)
-    assert process.returncode == 0, process.stderr
+    run([sys.executable, "-c", plugin, *missing, "click", "posenc_experiments"], ROOT)
     average = f"{code}from posenc_experiments.cli import main\nmain(['average', '-o', 'no.pt', '/nonexistent.pt'])"
-    process = run([sys.executable, "-c", average, *missing], ROOT)
-    assert process.returncode == 1
+    process = run([sys.executable, "-c", average, *missing], ROOT, status=1)
     assert "/nonexistent.pt" in process.stderr
     assert "not installed" not in process.stderr
 
 
 def test_the_command_is_installed_and_answers_without_torch() -> None:
     command = Path(sys.executable).with_name("fairseq-posenc")
-    process = run([str(command), "--help"], ROOT)
-    assert process.returncode == 0, process.stderr
+    printed = run([str(command), "--help"], ROOT).stdout
     for name in ("run", "table", "compare", "average", "describe", "benchmark", "export"):
-        assert f"\n  {name} " in process.stdout
+        assert f"\n  {name} " in printed
     code = "from posenc_experiments.cli import group\n"
     code += "for name in ('run', 'table', 'compare'): group([name, '--help'], standalone_mode=False)"
     process = run([sys.executable, "-X", "importtime", "-c", code], ROOT)
-    assert process.returncode == 0, process.stderr
     assert process.stdout.count("Usage: ") == 3
     for slow in ("torch", "sacremoses", "pandas"):
         assert f" {slow}\n" not in process.stderr

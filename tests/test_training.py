@@ -1,6 +1,7 @@
 """Trains and averages with every encoding on real text. Takes minutes each, so only with -m slow."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,24 +14,20 @@ from fairseq_posenc.encodings import ENCODINGS
 from tests.toy import PACKAGE, train
 
 ROOT = Path(__file__).resolve().parents[1]
+SIZES = {"embed-dim": "128", "ffn-embed-dim": "256", "attention-heads": "4"}
 SMALL = (
-    *("--encoder-embed-dim", "128", "--decoder-embed-dim", "128", "--share-all-embeddings"),
-    *("--encoder-ffn-embed-dim", "256", "--decoder-ffn-embed-dim", "256"),
-    *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
-    *("--encoder-normalize-before", "--decoder-normalize-before"),
+    *(word for side in ("encoder", "decoder") for key, size in SIZES.items() for word in (f"--{side}-{key}", size)),
+    *("--encoder-normalize-before", "--decoder-normalize-before", "--share-all-embeddings"),
     *("--max-source-positions", "256", "--max-target-positions", "256"),
     *("--adam-betas", "(0.9, 0.98)", "--lr", "0.003", "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "100"),
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1", "--max-tokens", "1000"),
     *("--max-update", "300", "--save-interval-updates", "100", "--validate-interval-updates", "100"),
     *("--log-format", "json", "--log-interval", "20"),
 )
+CROSS = ("--cross-attention-positions", "true")
 MODELS = [
     *((name, ()) for name in ENCODINGS),
-    *(
-        (name, ("--cross-attention-positions", "true"))
-        for name, cls in ENCODINGS.items()
-        if cls.facts.supports_cross_attention
-    ),
+    *((name, CROSS) for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention),
     ("t5", ("--source-position-encoding", "shaw", "--input-positions", "sinusoidal")),
     ("xlnet", ("--query-biases", "false")),
 ]
@@ -56,8 +53,7 @@ def multi30k(shared, tmp_path_factory):
 def test_it_trains_and_averages(multi30k, tmp_path, name, flags):
     arch = architecture_name(name, "iwslt_de_en")
     run = train(multi30k, tmp_path, arch, *SMALL, *flags, validate=True, user_dir=PACKAGE)
-    lines = run.stderr.splitlines() + run.stdout.splitlines()
-    rows = [json.loads(line[line.index("{") :]) for line in lines if '{"' in line]
+    rows = [*map(json.loads, re.findall(r'\{".*\}', run.stderr + run.stdout))]
     losses = [float(row["loss"]) for row in rows if "loss" in row]
     valid = [float(row["valid_loss"]) for row in rows if "valid_loss" in row]
     assert losses[-1] < losses[0] - 1

@@ -12,16 +12,15 @@ import pytest
 PATCH = Path(__file__).resolve().parents[1] / "scripts" / "ve-fairseq.patch"
 
 
-def test_the_patch_gives_the_installed_files(tmp_path):
-    checkout = os.environ.get("FAIRSEQ_CHECKOUT")
-    if checkout is None:
-        pytest.skip(
-            "FAIRSEQ_CHECKOUT names no checkout of facebookresearch/fairseq at 3d262bb2: the patch is not applied"
-        )
+NO_CHECKOUT = "FAIRSEQ_CHECKOUT names no checkout of facebookresearch/fairseq at 3d262bb2: the patch is not applied"
+
+
+@pytest.mark.skipif("FAIRSEQ_CHECKOUT" not in os.environ, reason=NO_CHECKOUT)
+def test_the_patch_gives_the_installed_files(tmp_path: Path) -> None:
     names = re.findall(r"^\+\+\+ b/(.*)$", PATCH.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(Path(checkout) / name, tmp_path / name)
+        shutil.copy(Path(os.environ["FAIRSEQ_CHECKOUT"]) / name, tmp_path / name)
     subprocess.run(["git", "apply", PATCH], cwd=tmp_path, check=True)
     assert len(names) == 4
     for name in names:

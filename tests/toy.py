@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests import forked
 
@@ -53,10 +55,8 @@ def make_corpus(directory: str | Path, *, lines: int | Mapping[str, int] = 60, m
     for split, size in sizes.items():
         sentences = [[rng.randrange(WORDS) for _ in range(rng.randint(1, max_words))] for _ in range(size)]
         if split == "train":
-            words = list(range(WORDS))
-            for start in range(0, WORDS, max_words):
-                if start // max_words < size:
-                    sentences[start // max_words] = words[start : start + max_words]
+            every_word = [[*range(WORDS)[start : start + max_words]] for start in range(0, WORDS, max_words)]
+            sentences[: len(every_word)] = every_word[:size]
         source = "".join(" ".join(f"s{word}" for word in sentence) + "\n" for sentence in sentences)
         target = "".join(" ".join(f"t{word}" for word in reversed(sentence)) + "\n" for sentence in sentences)
         (directory / f"{split}.{SOURCE}").write_text(source, encoding="utf-8")
@@ -77,9 +77,8 @@ def run_fairseq(
     With `check`, a non-zero exit is an AssertionError that shows the command and the end of both outputs.
     """
     words = [*map(str, arguments), *([] if user_dir is None else ["--user-dir", str(user_dir)])]
-    run = forked.run(
-        f"fairseq_cli.{module}", words, stdin, {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
-    )
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+    run = forked.run(f"fairseq_cli.{module}", words, stdin, variables)
     if check and run.returncode != 0:
         raise AssertionError(f"{' '.join(run.args)}\nexit {run.returncode}\n{run.stdout[-3000:]}\n{run.stderr[-5000:]}")
     return run
@@ -102,41 +101,37 @@ def binarize(corpus: str | Path, destination: str | Path, *flags: str | Path, jo
     return destination
 
 
-def train(
-    data: str | Path,
-    save_dir: str | Path,
-    arch: str,
-    *flags: str | Path,
-    validate: bool = False,
-    user_dir: str | Path | None = None,
-    check: bool = True,
-) -> subprocess.CompletedProcess[str]:
-    """Train `arch`, shrunk by TINY, on binarized `data` with fairseq_cli.train, on the CPU.
-
-    Two updates, a checkpoint after the last one; later `flags` override all of it. Validation only if asked for.
-    """
-    return run_fairseq(
-        "train",
-        data,
-        *("--arch", arch, *TINY, "--save-dir", save_dir, "--cpu"),
+def train_flags(data: str | Path, save_dir: str | Path, arch: str) -> tuple[str | Path, ...]:
+    """Flags that train `arch`, shrunk by TINY, on binarized `data`: two updates, a checkpoint after the last one."""
+    return (
+        *(data, "--arch", arch, *TINY, "--save-dir", save_dir),
         *("--optimizer", "adam", "--lr", "0.01", "--max-tokens", "200", "--max-update", "2"),
         *("--dropout", "0.1", "--seed", "1", "--num-workers", "0", "--required-batch-size-multiple", "1"),
         # Its thread can abort the interpreter when a training ends within an epoch.
-        *("--data-buffer-size", "0"),
+        *("--data-buffer-size", "0", "--disable-validation"),
         *("--no-progress-bar", "--log-format", "simple", "--log-interval", "1"),
-        *([] if validate else ["--disable-validation"]),
-        *flags,
-        user_dir=user_dir,
-        check=check,
     )
 
 
+def train(
+    data: str | Path, save_dir: str | Path, arch: str, *flags: str | Path, validate: bool = False, **how: Any
+) -> subprocess.CompletedProcess[str]:
+    """Train with these flags and fairseq_cli.train, on the CPU; later `flags` override. Validation only if asked for.
+
+    Other arguments are those of `run_fairseq`.
+    """
+    words = [word for word in train_flags(data, save_dir, arch) if word != "--disable-validation" or not validate]
+    return run_fairseq("train", *words, "--cpu", *flags, **how)
+
+
+def losses(log: str) -> dict[int, float]:
+    """Training loss by number of updates, from fairseq's log."""
+    rows = re.findall(r"train_inner \| epoch.* loss=([\d.]+),.* num_updates=(\d+)", log)
+    return {int(updates): float(loss) for loss, updates in rows}
+
+
 def hydra_train(
-    data: str | Path,
-    save_dir: str | Path,
-    model: str,
-    *settings: str,
-    check: bool = True,
+    data: str | Path, save_dir: str | Path, model: str, *settings: str, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Train this `model={...}` on binarized `data` with fairseq-hydra-train, on the CPU; later `settings` override."""
     return run_fairseq(
@@ -150,24 +145,17 @@ def hydra_train(
 
 
 def generate(
-    data: str | Path,
-    checkpoint: str | Path,
-    *flags: str | Path,
-    user_dir: str | Path | None = None,
-    check: bool = True,
+    data: str | Path, checkpoint: str | Path, *flags: str | Path, **how: Any
 ) -> subprocess.CompletedProcess[str]:
     """Translate the test split of `data` with fairseq_cli.generate, beam 2, on the CPU; flags come last.
 
-    The batch size multiple is 1 because fairseq silently drops the last batch otherwise.
+    The batch size multiple is 1 because fairseq silently drops the last batch otherwise. Other arguments are those of
+    `run_fairseq`.
     """
     return run_fairseq(
-        "generate",
-        data,
-        *("--path", checkpoint, "--cpu", "--beam", "2", "--batch-size", "7", "--max-len-b", "20"),
-        *("--required-batch-size-multiple", "1", "--no-progress-bar"),
-        *flags,
-        user_dir=user_dir,
-        check=check,
+        *("generate", data, "--path", checkpoint, "--cpu", "--beam", "2", "--batch-size", "7", "--max-len-b", "20"),
+        *("--required-batch-size-multiple", "1", "--no-progress-bar", *flags),
+        **how,
     )
 
 
@@ -175,9 +163,5 @@ def hypotheses(stdout: str) -> dict[int, str]:
     """The best hypothesis of each sentence in the output of fairseq-generate or -interactive, by id (`H-<id>`
     lines).
     """
-    found: dict[int, str] = {}
-    for line in stdout.splitlines():
-        if line.startswith("H-"):
-            label, _, text = line.split("\t", 2)
-            found.setdefault(int(label[2:]), text)
-    return found
+    rows = re.findall(r"^H-(\d+)\t\S+\t(.*)$", stdout, re.MULTILINE)
+    return {int(number): text for number, text in reversed(rows)}  # the best one comes first

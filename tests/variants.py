@@ -1,16 +1,24 @@
 """Every registered encoding with the values of its options to test; a new encoding is included automatically."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
-from fairseq_posenc.encodings import ENCODINGS, PositionEncoding
+from fairseq_posenc import attend
+from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, build_encoding
 
 #: DeBERTa-v2's logarithmic buckets, such that one of them has two distances in a sentence of 6 tokens
 LOG_BUCKETS = {"position_buckets": 6, "max_distance": 7}
 SHARED_PROJECTION = {**LOG_BUCKETS, "share_key_projection": True}
+#: DeBERTa without one of its two terms, and with the equation of its paper
+ONE_TERM: tuple[dict[str, Any], ...] = ({"content_to_position": False}, {"position_to_content": False})
+PAPER = {"position_index": "paper"}
 FEW_BUCKETS = {"num_buckets": 8, "max_distance": 17}
+CLIPPED: tuple[dict[str, Any], ...] = ({"clipping_distance": 0}, {"clipping_distance": 2, "position_sharing": "head"})
+SMALL_TABLES = {"position_rank": 7, "position_sharing": "head", "max_positions": 20}
+GAINED = {"position_sharing": "head", "bias_gain": 3.0}
 
 Variant = tuple[str, dict[str, Any]]
 
@@ -22,33 +30,23 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
         {"alibi_slopes": "two-sided", "bidirectional": False},
     ),
     "deberta": (
-        {"clipping_distance": 2, "position_index": "paper"},
-        {"clipping_distance": 2, "share_key_projection": True},
-        {"clipping_distance": 2, "content_to_position": False},
-        {"clipping_distance": 2, "position_to_content": False},
-        {**LOG_BUCKETS, "position_index": "paper"},
-        SHARED_PROJECTION,
-        {**SHARED_PROJECTION, "content_to_position": False},
-        {**SHARED_PROJECTION, "position_to_content": False},
+        *({"clipping_distance": 2, **terms} for terms in ({"share_key_projection": True}, *ONE_TERM, PAPER)),
+        *({**SHARED_PROJECTION, **terms} for terms in ({}, *ONE_TERM)),
+        {**LOG_BUCKETS, **PAPER},
     ),
-    "diet_rel": ({"clipping_distance": 0}, {"clipping_distance": 2, "position_sharing": "head", "bias_gain": 3.0}),
-    "diet_abs": ({"position_rank": 7, "position_sharing": "head", "max_positions": 20},),
-    "diet_abs_lin": (
-        {"projection_length": 2, "position_rank": 7, "position_sharing": "head", "max_positions": 20},
-        {"projection_length": 40},
-    ),
+    **dict.fromkeys(("diet_rel", "huang2"), ({"clipping_distance": 0}, {"clipping_distance": 2, **GAINED})),
+    **dict.fromkeys(("huang3", "huang4"), CLIPPED),
+    **dict.fromkeys(("kerple_log", "kerple_power"), (GAINED,)),
+    **dict.fromkeys(("transformer_xl", "xlnet"), ({"query_biases": False},)),  # xlnet with segments: see IN_MODELS
+    "diet_abs": (SMALL_TABLES,),
+    "diet_abs_lin": ({"projection_length": 2, **SMALL_TABLES}, {"projection_length": 40}),
     "fire": (
         {"fire_threshold": 3.0, "position_sharing": "head"},  # shorter than some sentences and longer than others
         {"fire_threshold": 3.0, "bidirectional": False},
     ),
     "forget": ({"bidirectional": False},),
-    "gated_t5": ({**FEW_BUCKETS, "position_sharing": "head", "bias_gain": 3.0}, {"bidirectional": False}),
-    "huang1": ({"position_sharing": "head", "max_positions": 20, "bias_gain": 3.0},),
-    "huang2": ({"clipping_distance": 0}, {"clipping_distance": 2, "position_sharing": "head", "bias_gain": 3.0}),
-    "huang3": ({"clipping_distance": 0}, {"clipping_distance": 2, "position_sharing": "head"}),
-    "huang4": ({"clipping_distance": 0}, {"clipping_distance": 2, "position_sharing": "head"}),
-    "kerple_log": ({"position_sharing": "head", "bias_gain": 3.0},),
-    "kerple_power": ({"position_sharing": "head", "bias_gain": 3.0},),
+    "gated_t5": ({**FEW_BUCKETS, **GAINED}, {"bidirectional": False}),
+    "huang1": ({"max_positions": 20, **GAINED},),
     "linformer": ({"projection_length": 2, "max_positions": 20}, {"projection_length": 40}),
     "relative_key": ({"left_clip": 0}, {"left_clip": 2, "right_clip": 0, "position_sharing": "none"}),
     "rotary": (
@@ -58,24 +56,15 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
         {"xpos": True, "bidirectional": False, "rotary_layout": "half", "rotary_linear_scale": 1.5},
     ),
     "shaw": (
-        {"clipping_distance": 0},
-        {"clipping_distance": 2, "position_sharing": "head"},
-        {"clipping_distance": 2, "urpe": True},
-        {"relative_keys": False},
-        {"relative_values": False},
-        {"relative_keys": False, "relative_values": False},
+        *(*CLIPPED, {"clipping_distance": 2, "urpe": True}),
+        *({"relative_keys": False}, {"relative_values": False}, {"relative_keys": False, "relative_values": False}),
     ),
-    "t5": (
-        {**FEW_BUCKETS, "position_sharing": "head", "bias_gain": 3.0},
-        {"bidirectional": False, "urpe": True},
-    ),
-    "transformer_xl": ({"query_biases": False},),
+    "t5": ({**FEW_BUCKETS, **GAINED}, {"bidirectional": False, "urpe": True}),
     "tupe_abs": ({"untie_first_token": True, "max_positions": 20},),
     "tupe_rel": (
         {**FEW_BUCKETS, "max_positions": 20},
         {"bidirectional": False, "untie_first_token": True, "bias_gain": "auto"},
     ),
-    "xlnet": ({"query_biases": False},),  # segment vectors need segments, which are tested separately
 }
 
 
@@ -86,6 +75,35 @@ def _parameters(variants: list[Variant]) -> list[Any]:
     ]
 
 
+def make_encoding(
+    name: str, options: dict[str, Any], heads: int = 2, dim: int = 4, dtype: torch.dtype = torch.float64, std: float = 1
+) -> Any:
+    """An encoding whose parameters are so large that a missing term changes the output; the same in every precision."""
+    torch.manual_seed(1)
+    encoding = build_encoding(name, heads, dim, **options).double()
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return converted(encoding, dtype)
+
+
+def make_qkv(
+    batch: int, keys: int, queries: int | None = None, heads: int = 2, dim: int = 4, dtype: torch.dtype = torch.float64
+) -> list[torch.Tensor]:
+    """Random queries, keys and values; as many queries as keys by default."""
+    torch.manual_seed(2)
+    return [torch.randn(batch, heads, length, dim, dtype=dtype) for length in (queries or keys, keys, keys)]
+
+
+def causal_mask(length: int) -> torch.Tensor:
+    return torch.ones(length, length, dtype=torch.bool).triu(1)
+
+
+def padding_mask(lengths: Sequence[int], left: bool, width: int | None = None) -> torch.Tensor:
+    """The mask of a batch of sentences of these lengths, as wide as the longest by default."""
+    columns, ends = torch.arange(width or max(lengths)), torch.tensor(lengths)[:, None]
+    return columns < len(columns) - ends if left else columns >= ends
+
+
 def converted(encoding: PositionEncoding, dtype: torch.dtype) -> PositionEncoding:
     """Converts the encoding to this precision, and binds it to two fixed projections, as attention does."""
     torch.manual_seed(7)
@@ -93,6 +111,21 @@ def converted(encoding: PositionEncoding, dtype: torch.dtype) -> PositionEncodin
     query, key = (torch.nn.Linear(width, width, dtype=torch.float64).to(dtype) for _ in range(2))
     encoding.read_layer(torch.zeros(1, 1, width, dtype=dtype), (query, key))
     return encoding.to(dtype)
+
+
+@torch.no_grad()
+def output_of_first_half(
+    encoding: Any, length: int, dtype: torch.dtype, later: float, backend: str = "auto", device: str = "cpu"
+) -> torch.Tensor:
+    """A decoder's output for the first half of the tokens; all others are multiplied by `later`."""
+    q, k, v = (2 * x for x in make_qkv(1, length, heads=encoding.num_heads, dim=encoding.head_dim))
+    q, k, v, x = (tensor.to(device, dtype) for tensor in (q, k, v, torch.randn(1, length, q[0, :, 0].numel())))
+    for tensor in (k, v, x):
+        tensor[..., length // 2 :, :] *= later
+    mask = torch.full((length, length), -torch.inf, device=device).triu(1)  # as fairseq's
+    output, _ = attend(q, k, v, encoding, attn_mask=mask, backend=backend, layer_input=x)
+    assert output.isfinite().all()
+    return output[:, :, : length // 2]
 
 
 #: every encoding alone, by the options of build_encoding

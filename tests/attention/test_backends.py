@@ -1,6 +1,7 @@
 """Every backend computes the same result as the eager one, for every encoding in every variant."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -15,10 +16,13 @@ from fairseq_posenc.attention.module import PositionAttention, StackPositions, u
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.kernels import flex as flex_kernel
 from fairseq_posenc.positions import Positions
-from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
-from tests.variants import ALONE, converted
+from tests.models import PAD, build_model, enlarge_positions, logits, model_inputs, sentences
+from tests.variants import ALONE, causal_mask, make_encoding, make_qkv, padding_mask
 
 BATCH, HEADS, LENGTH, DIM = 2, 2, 40, 4
+inputs = partial(make_qkv, BATCH, LENGTH)
+padding = partial(padding_mask, [LENGTH, LENGTH - 19])
+CAUSAL = torch.zeros(LENGTH, LENGTH).double().masked_fill(causal_mask(LENGTH), float("-inf"))  # as fairseq's
 
 
 @pytest.fixture(autouse=True)
@@ -34,58 +38,35 @@ def flex_has_gradients_on_a_cpu(monkeypatch):
     monkeypatch.setattr(flex_kernel, "COMPILED", False)
 
 
-def make(name, options, dtype=torch.float64):
-    torch.manual_seed(1)
-    if "max_positions" in options:
-        options = {**options, "max_positions": LENGTH}
-    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, **options).to(dtype)
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.normal_()
-    return converted(encoding, dtype)
-
-
-def inputs(queries=LENGTH, dtype=torch.float64):
-    torch.manual_seed(2)
-    q, k, v = (torch.randn(BATCH, HEADS, LENGTH, DIM, dtype=dtype, requires_grad=True) for _ in range(3))
-    return q[:, :, LENGTH - queries :], k, v
-
-
-def padding(left):
-    columns = torch.arange(LENGTH)[None, :]
-    lengths = torch.tensor([[LENGTH], [LENGTH - 19]])
-    return columns < LENGTH - lengths if left else columns >= lengths
-
-
-def causal_mask():
-    return torch.full((LENGTH, LENGTH), float("-inf"), dtype=torch.float64).triu(1)  # as fairseq's
+def make(name, options):
+    return make_encoding(name, options | ({"max_positions": LENGTH} if "max_positions" in options else {}))
 
 
 def attention_and_gradients(encoding, backend, mask, attn_mask, queries, segments):
     """The output, and the gradients of q, k, v and all parameters; padded queries are ignored."""
-    q, k, v = inputs(queries)
-    encoding = copy.deepcopy(encoding)
+    encoding, qkv = copy.deepcopy(encoding), [x.requires_grad_() for x in inputs(queries)]
     positions = Positions(queries, LENGTH, mask, segments=segments)
-    output, _ = attend(q, k, v, encoding, mask, attn_mask, backend=backend, positions=positions)
+    output, _ = attend(*qkv, encoding, mask, attn_mask, backend=backend, positions=positions)
     if mask is not None:
         output = output.masked_fill(mask[:, None, LENGTH - queries :, None], 0)
     torch.manual_seed(3)
-    leaves = [q, k, v, *encoding.parameters()]
-    gradients = torch.autograd.grad((output * torch.randn_like(output)).sum(), leaves, allow_unused=True)
-    return [output, *(torch.zeros(()) if gradient is None else gradient for gradient in gradients)]
+    leaves = [*qkv, *encoding.parameters()]
+    return output, *torch.autograd.grad(
+        (output * torch.randn_like(output)).sum(), leaves, allow_unused=True, materialize_grads=True
+    )
 
 
 def assert_equals_eager(encoding, backend, mask=None, attn_mask=None, queries=LENGTH, segments=None):
-    one, other = (
-        attention_and_gradients(encoding, each, mask, attn_mask, queries, segments) for each in (backend, "eager")
+    ours, eager = (
+        attention_and_gradients(encoding, name, mask, attn_mask, queries, segments) for name in (backend, "eager")
     )
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    torch.testing.assert_close(ours, eager, rtol=0, atol=1e-10)
 
 
 def assert_equals_eager_under_masks(encoding, backend):
-    for left, causal in ((True, False), (False, True), (True, True)):
-        if not (causal and encoding.facts.projects_length):
-            assert_equals_eager(encoding, backend, padding(left), causal_mask() if causal else None)
+    for left, attn_mask in ((True, None), (False, CAUSAL), (True, CAUSAL)):
+        if attn_mask is None or not encoding.facts.projects_length:
+            assert_equals_eager(encoding, backend, padding(left), attn_mask)
 
 
 #: encodings that a backend does not support; sdpa supports shaw without relative values
@@ -131,11 +112,13 @@ def test_flex_compiles_what_an_encoding_adds(name, monkeypatch):
     compiled = torch.compile(torch_flex.flex_attention, backend="aot_eager", dynamic=True, fullgraph=True)
     monkeypatch.setattr(flex_kernel, "flex_attention", compiled)
     encoding = make(name, {"relative_values": False} if name == "shaw" else {})
-    mask = padding(left=True), None if encoding.facts.projects_length else causal_mask()
+    masks = padding(left=True), None if encoding.facts.projects_length else CAUSAL
     with torch.no_grad():
-        outputs = [attend(*inputs(), encoding, *mask, backend=backend)[0] for backend in ("eager", "flex")]
-    real = ~mask[0][:, None, :, None].expand_as(outputs[0])
-    torch.testing.assert_close(outputs[1][real], outputs[0][real], rtol=0, atol=1e-10)
+        eager, flex = (
+            attend(*inputs(), encoding, *masks, backend=backend)[0].transpose(1, 2)[~masks[0]]
+            for backend in ("eager", "flex")
+        )
+    torch.testing.assert_close(flex, eager, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("backend", UNSUPPORTED)
@@ -152,9 +135,8 @@ def test_segments_masks_of_numbers_and_fewer_queries(name, backend):
 
 @pytest.mark.parametrize("backend", ["sdpa", "blocks", "eager"])
 def test_dropout_is_the_same_in_the_backward_pass(backend):
-    encoding = make("diet_rel", {})
-    (q, k, _), ones = inputs(), torch.ones(BATCH, HEADS, LENGTH, DIM, dtype=torch.float64, requires_grad=True)
-    torch.manual_seed(5)
+    (q, k, v), encoding = inputs(), make("diet_rel", {})
+    ones = torch.ones_like(v, requires_grad=True)
     output, _ = attend(q, k, ones, encoding, dropout=0.5, backend=backend)
     assert 0.1 < output.std() < 0.5
     assert abs(output.mean() - 1) < 0.1
@@ -185,11 +167,11 @@ def test_memory_of_blocks_does_not_grow_at_constant_tokens():
 
 @pytest.mark.parametrize("name", ["diet_rel", "shaw"])
 def test_blocks_have_gradients_under_autocast(name):
-    encoding, leaves = make(name, {}, torch.float32), [x.detach().float().requires_grad_() for x in inputs()]
+    encoding, qkv = make(name, {}).float(), [x.float().requires_grad_() for x in inputs()]
     with torch.autocast("cpu", torch.bfloat16):
-        loss = attend(*leaves, encoding, backend="blocks")[0].float().sum()
+        loss = attend(*qkv, encoding, backend="blocks")[0].float().sum()
     loss.backward()
-    assert all(x.grad is not None and x.grad.isfinite().all() for x in (*leaves, *encoding.parameters()))
+    assert all(x.grad.isfinite().all() for x in (*qkv, *encoding.parameters()))
 
 
 @pytest.mark.parametrize("name", ["shaw", "xlnet", "alibi"])
@@ -198,7 +180,7 @@ def test_masks_that_pad_all_sentences_hide_the_own_key_or_are_broadcast(name):
     columns = torch.arange(LENGTH)
     all_padded, far_past = (columns >= 9).expand(BATCH, -1), columns[None, :] > (columns[:, None] - 20).clamp(min=0)
     segments = (columns > 12).long().expand(BATCH, -1)
-    for masks in ((all_padded, causal_mask()), (None, far_past)):
+    for masks in ((all_padded, CAUSAL), (None, far_past)):
         assert_equals_eager(encoding, "blocks", *masks, segments=segments)
     for shape in ((LENGTH, 1), (1, 1, LENGTH, 1), (1,)):
         assert_equals_eager(encoding, "blocks", None, torch.zeros(shape, dtype=torch.bool), segments=segments)
@@ -208,21 +190,19 @@ def test_masks_that_pad_all_sentences_hide_the_own_key_or_are_broadcast(name):
     ("name", "backend"), [("tupe_rel", "sdpa"), ("shaw", "blocks"), ("rotary", "flex"), ("diet_rel", "auto")]
 )
 def test_a_model_computes_the_same_with_every_backend_and_in_incremental_decoding(name, backend):
-    task = make_task()
-    rows = sentences(task, [3, 30, 17])
-    source, target = batch(task, rows, left_pad=True), batch(task, shift_right(rows), left_pad=False)
-    models = [
-        enlarge_positions(build_model(f"transformer_{name}_tiny", "--attention-backend", each))
-        for each in ("eager", backend)
-    ]
-    lengths = torch.tensor([len(row) for row in rows])
-    logits = [model(source, lengths, target)[0] for model in models]
-    real = target != task.target_dictionary.pad()
-    torch.testing.assert_close(logits[1][real], logits[0][real], rtol=0, atol=1e-8)
+    rows = sentences([3, 30, 17])
+    source, previous = model_inputs(rows, rows)
+    eager, model = (
+        enlarge_positions(build_model(f"transformer_{name}_tiny", "--attention-backend", choice))
+        for choice in ("eager", backend)
+    )
+    real = previous != PAD
+    expected = logits(eager, source, previous)[real]
+    torch.testing.assert_close(logits(model, source, previous)[real], expected, rtol=0, atol=1e-8)
     with torch.no_grad():
-        encoded, state = models[1].encoder(source, lengths), {}
-        steps = [models[1].decoder(target[:, : t + 1], encoded, state)[0][:, -1] for t in range(target.size(1))]
-    torch.testing.assert_close(torch.stack(steps, 1)[real], logits[0][real], rtol=0, atol=1e-8)
+        encoded, state = model.encoder(source, source.ne(PAD).sum(1)), {}
+        steps = [model.decoder(previous[:, : t + 1], encoded, state)[0][:, -1] for t in range(previous.size(1))]
+    torch.testing.assert_close(torch.stack(steps, 1)[real], expected, rtol=0, atol=1e-8)
 
 
 def test_decoding_without_positions_in_attention_equals_stock_bitwise():

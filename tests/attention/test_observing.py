@@ -5,18 +5,11 @@ import torch
 
 from fairseq_posenc.attention.observing import attentions, observing
 from fairseq_posenc.encodings import ENCODINGS
-from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
+from tests.models import build_model, enlarge_positions, logits, model_inputs, sentences
 
 #: with padding on either side, and long enough for the band of near distances to end
-LENGTHS = [9, 1, 6]
-
-
-def run(model):
-    task = make_task()
-    rows = sentences(task, LENGTHS)
-    source = batch(task, rows, left_pad=True)
-    with torch.no_grad():
-        return model(source, source.ne(task.source_dictionary.pad()).sum(1), batch(task, shift_right(rows), False))[0]
+ROWS = sentences([9, 1, 6])
+INPUTS = model_inputs(ROWS, ROWS)
 
 
 def ask_for_weights(module, args, kwargs):
@@ -39,9 +32,9 @@ def test_weights_are_those_of_attention(name, flags):
     for place, module in modules.items():
         module.register_forward_pre_hook(ask_for_weights, with_kwargs=True)
         module.register_forward_hook(lambda _, args, output, place=place: computed.update({place: output[1]}))
-    with observing(modules, lambda place, observed: seen.update({place: observed})):
-        observed = run(model)
-    assert torch.equal(observed, run(model))
+    with observing(modules, lambda place, observed: seen.update({place: observed})), torch.no_grad():
+        observed = logits(model, *INPUTS)
+    assert torch.equal(observed, logits(model, *INPUTS))
     assert seen.keys() == computed.keys() == modules.keys()
     for place, weights in computed.items():
         precision = 1e-12 if weights.dtype == torch.float64 else 1e-6  # stock fairseq's softmax is single
@@ -60,10 +53,8 @@ def knows_positions(encoding):
 
 
 def test_steps_of_a_generation_are_not_seen():
-    model = build_model("transformer_shaw_tiny")
-    seen = []
-    rows = torch.tensor([[5, 6, 2]])
+    model, seen = build_model("transformer_shaw_tiny"), []
     with torch.no_grad(), observing(attentions(model), lambda place, _: seen.append(place)):
-        encoded = model.encoder(rows, torch.tensor([3]))
+        encoded = model.encoder(torch.tensor([[5, 6, 2]]), torch.tensor([3]))
         model.decoder(torch.tensor([[2]]), encoder_out=encoded, incremental_state={})
     assert seen == [("encoder", 0), ("encoder", 1)]

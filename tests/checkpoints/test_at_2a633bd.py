@@ -15,10 +15,8 @@ from tests.checkpoints.kept import FOLDER, logits
 
 FILES = sorted(FOLDER.glob("*.pt"))
 #: records of that commit contain every option
-SHAW = {"clipping_distance": 16, "encoding": "shaw", "input_positions": "none", "position_sharing": "none"} | {
-    "relative_keys": True,
-    "relative_values": True,
-}
+SHAW = {"clipping_distance": 16, "encoding": "shaw", "input_positions": "none", "position_sharing": "none"}
+SHAW |= {"relative_keys": True, "relative_values": True}
 
 
 def load(path):
@@ -28,8 +26,7 @@ def load(path):
 
 
 def test_there_is_one_of_every_encoding_of_that_commit():
-    of_that_time = set(ENCODINGS) & {path.stem for path in FILES}
-    assert len(of_that_time) == 22  # none was renamed or removed
+    assert len(set(ENCODINGS) & {path.stem for path in FILES}) == 22  # none was renamed or removed
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -41,10 +38,9 @@ def test_it_loads_and_gives_the_same_logits(path):
     assert canonical_record(state[POSITION_RECORD]) == bytes(today[POSITION_RECORD].tolist()).decode()
     assert len(today[POSITION_RECORD]) <= len(state[POSITION_RECORD])
     # Older versions of fairseq also keep an empty tensor of sinusoids.
-    shapes = {
-        name: x.shape for name, x in today.items() if name != POSITION_RECORD and not name.endswith("._float_tensor")
-    }
-    assert shapes == {name: tensor.shape for name, tensor in state.items() if name != POSITION_RECORD}
+    ignored = (POSITION_RECORD, "._float_tensor")
+    before, after = ({name: x.shape for name, x in s.items() if not name.endswith(ignored)} for s in (state, today))
+    assert before == after
 
 
 def with_record(origin, path, record, **flags):
@@ -71,6 +67,6 @@ def test_equivalent_old_and_new_records_are_averaged(tmp_path):
     for files in ([old, new], [new, old]):
         mean = average_checkpoints(files, tmp_path / "mean.pt")
         torch.testing.assert_close(logits(load(mean), old)[0], logits(load(old), old)[1], rtol=0, atol=1e-5)
-    other = with_record(old, tmp_path / "other.pt", {"encoding": "shaw", "relative_values": False})
+    different = with_record(old, tmp_path / "different.pt", {"encoding": "shaw", "relative_values": False})
     with pytest.raises(CheckpointError, match=r"of different models .position_version is .*\"relative_values\": false"):
-        average_checkpoints([old, other], tmp_path / "mean.pt")
+        average_checkpoints([old, different], tmp_path / "mean.pt")

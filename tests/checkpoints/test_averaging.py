@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from fairseq.checkpoint_utils import load_model_ensemble
@@ -18,7 +17,7 @@ from fairseq.checkpoint_utils import load_model_ensemble
 from fairseq_posenc.checkpoints import CheckpointError, average_checkpoints, load_checkpoint
 from fairseq_posenc.position_record import canonical_record, encode_record
 from fairseq_posenc.trained import load_trained
-from tests.checkpoints.changes import Change, model_flag
+from tests.checkpoints.changes import Altered, Change, model_flag, model_tensor
 from tests.toy import PACKAGE, train
 
 LAYER = "encoder.layers.0.fc1.weight"
@@ -39,7 +38,7 @@ def refusal(paths: list[Path], output: Path) -> str:
     return message
 
 
-def storages(model: dict[str, Any]) -> dict[str, int]:
+def storages(model: dict[str, torch.Tensor]) -> dict[str, int]:
     return {name: tensor.untyped_storage().data_ptr() for name, tensor in model.items()}
 
 
@@ -54,18 +53,15 @@ def averaged(trained: Path) -> Path:
     return output
 
 
-def test_it_is_the_mean(trained: Path, averaged: Path) -> None:
+def test_the_average_is_the_mean_of_every_tensor(trained: Path, averaged: Path) -> None:
     models = [load_checkpoint(trained / f"checkpoint_{name}.pt")["model"] for name in NAMES]
     mean = load_checkpoint(averaged)["model"]
     assert list(mean) == list(models[0])
-    moved = 0
     for name, tensor in mean.items():
-        total = np.zeros(tuple(tensor.shape))
-        for model in models:
-            total += model[name].numpy().astype(np.float64)
-        np.testing.assert_allclose(tensor.numpy(), total / 4, rtol=3e-7, atol=1e-9)
-        moved += not torch.equal(tensor, models[0][name])
-    assert moved > 30, "training should have changed the parameters"
+        exact = torch.stack([model[name].double() for model in models]).mean(0)
+        torch.testing.assert_close(tensor.double(), exact, rtol=3e-7, atol=1e-9)
+    moved = [name for name in mean if not torch.equal(mean[name], models[0][name])]
+    assert len(moved) > 30, "training should have changed the parameters"
     assert mean._metadata == models[0]._metadata
 
 
@@ -89,19 +85,12 @@ def test_tied_tensors_stay_tied(averaged: Path) -> None:
     assert averaged.stat().st_size < sum(sizes.values()) + 256 * len(places) + 30_000
 
 
-def test_a_file_with_untied_copies(trained: Path, altered: Callable[..., Path], tmp_path: Path) -> None:
+def test_untied_copies_are_averaged_if_they_are_equal(trained: Path, altered: Altered, tmp_path: Path) -> None:
     """fairseq unties tensors when it copies a model from the GPU. Equal copies are accepted, unequal ones are not."""
-
-    def untie(state: dict[str, Any]) -> None:
-        state["model"][TIED[1]] = state["model"][TIED[1]].clone()
-
-    def differ(state: dict[str, Any]) -> None:
-        state["model"][TIED[1]] = state["model"][TIED[1]] + 1
-
     first, output = trained / "checkpoint2.pt", tmp_path / "mean.pt"
-    average_checkpoints([first, altered("untied.pt", untie)], output)
+    average_checkpoints([first, altered("untied.pt", model_tensor(TIED[1], torch.clone))], output)
     assert len({storages(load_checkpoint(output)["model"])[name] for name in TIED}) == 1
-    message = refusal([first, altered("different.pt", differ)], output)
+    message = refusal([first, altered("different.pt", model_tensor(TIED[1], lambda x: x + 1))], output)
     assert "different.pt" in message
     assert TIED[1] in message
 
@@ -112,42 +101,36 @@ STATE = {"cfg": {"model": {"_name": "a"}}, "optimizer_history": [{"num_updates":
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_half_precision_is_summed_in_float32_and_double_precision_kept(tmp_path: Path, dtype: torch.dtype) -> None:
     torch.manual_seed(1)
-    weights = [(torch.rand(500, dtype=torch.float64) + i).to(dtype) for i in range(9)]
-    paths = [tmp_path / f"{i}.pt" for i in range(9)]
-    for path, weight in zip(paths, weights, strict=True):
+    weights = {tmp_path / f"{i}.pt": (torch.rand(500, dtype=torch.float64) + i).to(dtype) for i in range(9)}
+    for path, weight in weights.items():
         torch.save({**STATE, "model": {"weight": weight}}, path)
-    mean = load_checkpoint(average_checkpoints(paths, tmp_path / "mean.pt"))["model"]["weight"]
-    exact = torch.from_numpy(np.mean([weight.double().numpy() for weight in weights], axis=0))
-    assert mean.dtype == dtype
+    mean = load_checkpoint(average_checkpoints([*weights], tmp_path / "mean.pt"))["model"]["weight"]
+    exact = torch.stack([*weights.values()]).double().mean(0)
     if dtype == torch.float64:
         torch.testing.assert_close(mean, exact, rtol=0, atol=1e-14)
     else:
-        assert torch.equal(mean, exact.float().to(dtype))
+        torch.testing.assert_close(mean, exact.float().to(dtype), rtol=0, atol=0)
 
 
-def signed(distance: int) -> Change:
-    record = encode_record({"encoding": "shaw", "clipping_distance": distance})
-    return lambda state: state["model"].update(position_version=record, flag=torch.tensor([True, False]))
+def record(distance: int) -> dict[str, torch.Tensor]:
+    return {"position_version": encode_record({"encoding": "shaw", "clipping_distance": distance})}
 
 
-RECORD = {"position_version": encode_record({"encoding": "shaw", "clipping_distance": 8})}
+def test_integers_are_kept_and_must_be_equal(altered: Altered, tmp_path: Path) -> None:
+    def write(number: int, distance: int) -> Path:
+        added = {**record(distance), "flag": torch.tensor([True, False])}
+        return altered(f"{number}.pt", lambda state: state["model"].update(added))
 
-
-def test_integers_are_kept_and_must_be_equal(altered: Callable[..., Path], tmp_path: Path) -> None:
-    first, second = altered("1.pt", signed(8)), altered("2.pt", signed(8))
-    model = load_checkpoint(average_checkpoints([first, second], tmp_path / "mean.pt"))["model"]
+    paths = [write(1, 8), write(2, 8), write(3, 9)]
+    model = load_checkpoint(average_checkpoints(paths[:2], tmp_path / "mean.pt"))["model"]
     assert canonical_record(model["position_version"]) == '{"clipping_distance": 8, "encoding": "shaw"}'
     assert model["flag"].tolist() == [True, False]
-    message = refusal([first, second, altered("3.pt", signed(9))], tmp_path / "other.pt")
+    message = refusal(paths, tmp_path / "other.pt")
     assert "3.pt" in message
     assert "position_version" in message
 
 
 # ---- other models are refused
-
-
-def layer(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[dict[str, Any]], None]:
-    return lambda state: state["model"].update({LAYER: change(state["model"][LAYER].clone())})
 
 
 @pytest.mark.parametrize(
@@ -157,19 +140,17 @@ def layer(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[dict[str,
         (lambda state: state["cfg"]["task"].update(_name="language_modeling"), "task is language_modeling"),
         (lambda state: state["model"].update(other=torch.zeros(3)), "other is float32 .* and .not set"),
         (lambda state: state["model"].pop(LAYER), rf"{re.escape(LAYER)} is \(not set\) and float32"),
-        (layer(torch.Tensor.half), rf"{re.escape(LAYER)} is float16 \(32, 16\)"),
-        (layer(lambda tensor: tensor.fill_(float("nan"))), f"NaN or infinite numbers in {re.escape(LAYER)}"),
+        (model_tensor(LAYER, torch.Tensor.half), rf"{re.escape(LAYER)} is float16 \(32, 16\)"),
+        (model_tensor(LAYER, lambda x: x * torch.nan), f"NaN or infinite numbers in {re.escape(LAYER)}"),
     ],
 )
-def test_another_model(
-    trained: Path, altered: Callable[..., Path], tmp_path: Path, change: Callable[..., None], says: str
-) -> None:
+def test_another_model_is_refused(trained: Path, altered: Altered, tmp_path: Path, change: Change, says: str) -> None:
     """The message names the file and the difference in any order of the files."""
-    other, output = altered("other.pt", change), tmp_path / "mean.pt"
-    message = refusal([trained / "checkpoint1.pt", trained / "checkpoint2.pt", other], output)
-    assert str(other) in message
+    changed, output = altered("changed.pt", change), tmp_path / "mean.pt"
+    message = refusal([trained / "checkpoint1.pt", trained / "checkpoint2.pt", changed], output)
+    assert str(changed) in message
     assert re.search(says, message), message
-    assert str(other) in refusal([other, trained / "checkpoint2.pt"], output)
+    assert str(changed) in refusal([changed, trained / "checkpoint2.pt"], output)
 
 
 def setting(**values: object) -> Callable[[dict[str, Any]], None]:
@@ -212,7 +193,7 @@ def old(**settings: object) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [
         (setting(), setting(**RESUMED)),
         (schedule(6, 6), schedule(9, 9)),  # as long as the training
@@ -220,17 +201,15 @@ def old(**settings: object) -> Change:
         (old(), old(save_dir="/elsewhere", max_update=9)),
     ],
 )
-def test_a_resumed_training_is_the_same(
-    altered: Callable[..., Path], tmp_path: Path, one: Change, other: Change
-) -> None:
+def test_a_resumed_training_is_the_same(altered: Altered, tmp_path: Path, first: Change, second: Change) -> None:
     """On other hardware, with differently split batches of the same total size, and another number of updates."""
-    mean = average_checkpoints([altered("1.pt", one), altered("2.pt", other)], tmp_path / "mean.pt")
+    mean = average_checkpoints([altered("1.pt", first), altered("2.pt", second)], tmp_path / "mean.pt")
     state = load_checkpoint(mean)
     assert (state["args"] if state.get("cfg") is None else state["cfg"]["model"]).arch == "transformer"
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "says"),
+    ("first", "second", "says"),
     [
         (setting(), setting(seed=7, lr=[0.5]), "lr is [0.5] and [0.01]; seed is 7 and 1"),
         (setting(), setting(distributed_world_size=2), "max_tokens x update_freq x processes is [400] and [200]"),
@@ -246,8 +225,10 @@ def test_a_resumed_training_is_the_same(
         (old(), old(seed=3, adam_eps=1e-6), "(adam_eps is 1e-06 and 1e-08; seed is 3 and 1)"),
     ],
 )
-def test_another_training(altered: Callable[..., Path], tmp_path: Path, one: Change, other: Change, says: str) -> None:
-    paths, output = [altered("1.pt", one), altered("2.pt", other)], tmp_path / "mean.pt"
+def test_another_training_is_refused_unless_allowed(
+    altered: Altered, tmp_path: Path, first: Change, second: Change, says: str
+) -> None:
+    paths, output = [altered("1.pt", first), altered("2.pt", second)], tmp_path / "mean.pt"
     message = refusal(paths, output)
     assert f"{paths[1]} and {paths[0]} are of different trainings (" in message
     assert says in message
@@ -256,18 +237,18 @@ def test_another_training(altered: Callable[..., Path], tmp_path: Path, one: Cha
     assert output.exists()
 
 
-def test_a_relative_path_of_the_data(
-    trained: Path, data: Path, altered: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_relative_path_of_the_data_is_the_same_data(
+    trained: Path, data: Path, altered: Altered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(data.parent)
-    other = altered("relative.pt", setting(data=data.name))
-    average_checkpoints([trained / "checkpoint1.pt", other], tmp_path / "mean.pt")
+    relative = altered("relative.pt", setting(data=data.name))
+    average_checkpoints([trained / "checkpoint1.pt", relative], tmp_path / "mean.pt")
 
 
 # ---- damage
 
 
-def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path) -> None:
+def test_files_that_cannot_be_averaged_or_written_are_refused(trained: Path, tmp_path: Path) -> None:
     first, second, output = trained / "checkpoint1.pt", trained / "checkpoint2.pt", tmp_path / "mean.pt"
     link, pipe, broken = (tmp_path / name for name in ("link.pt", "pipe", "broken"))
     link.symlink_to(first)
@@ -287,7 +268,7 @@ def test_files_that_cannot_be_averaged_or_written(trained: Path, tmp_path: Path)
     assert Path("/dev/full").is_char_device()
 
 
-def test_a_disk_that_cannot_be_written(trained: Path, tmp_path: Path) -> None:
+def test_a_disk_that_cannot_be_written_is_refused(trained: Path, tmp_path: Path) -> None:
     mount = ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("only root may make such a disk here")
@@ -307,8 +288,8 @@ def test_a_file_counts_once(trained: Path, tmp_path: Path, monkeypatch: pytest.M
         assert f"{again} and {first} are one file: name each checkpoint once" in message
 
 
-@pytest.mark.parametrize("change", [lambda state: state.update(model={}), lambda state: state.update(model=RECORD)])
-def test_a_checkpoint_without_parameters(altered: Callable[..., Path], tmp_path: Path, change: Change) -> None:
+@pytest.mark.parametrize("change", [lambda state: state.update(model={}), lambda state: state.update(model=record(8))])
+def test_a_checkpoint_without_parameters_is_refused(altered: Altered, tmp_path: Path, change: Change) -> None:
     path = altered("empty.pt", change)
     assert f"{path} has no parameters to average: name a checkpoint of a model" in refusal([path], tmp_path / "mean.pt")
 
@@ -322,12 +303,9 @@ MODEL, REST = 100, 75
 
 def write_large(path: Path, number: int) -> Path:
     """A checkpoint of a large model of twenty tensors."""
-    state = {
-        **STATE,
-        "model": {f"{j}": torch.full((MODEL // 20, MEGABYTE // 4), number + j / 8) for j in range(20)},
-        "last_optimizer_state": {"state": torch.zeros(REST, MEGABYTE // 4)},
-    }
-    torch.save(state, path)
+    model = {f"{j}": torch.full((MODEL // 20, MEGABYTE // 4), number + j / 8) for j in range(20)}
+    rest = {"last_optimizer_state": {"state": torch.zeros(REST, MEGABYTE // 4)}}
+    torch.save({**STATE, "model": model, **rest}, path)
     return path
 
 
@@ -353,13 +331,9 @@ average_checkpoints(large, second)
 def test_memory_of_two_models_and_death_while_writing(trained: Path, tmp_path: Path) -> None:
     small, complete, killed = trained / "checkpoint1.pt", tmp_path / "complete.pt", tmp_path / "killed.pt"
     large = [write_large(tmp_path / f"checkpoint{number}.pt", number) for number in range(2)]
-    run = subprocess.run(
-        [sys.executable, "-c", AVERAGE, *map(str, [small, complete, killed, *large])],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE.parent)},
-        check=False,
-    )
+    command = [sys.executable, "-c", AVERAGE, *map(str, [small, complete, killed, *large])]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE.parent)}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == -signal.SIGKILL, run.stderr
     grown = int(run.stdout)
 
@@ -393,6 +367,5 @@ def test_fairseq_trains_from_the_average(averaged: Path, data: Path, tmp_path: P
     still = ["--share-all-embeddings", "--lr", "1e-12", "--max-update", "1"]
     run = train(data, tmp_path, "transformer", *still, "--finetune-from-model", averaged, user_dir=PACKAGE)
     assert f"Loaded checkpoint {averaged}" in run.stderr + run.stdout
-    after = load_checkpoint(tmp_path / "checkpoint_last.pt")["model"]
-    before = load_checkpoint(averaged)["model"]
-    assert all(torch.allclose(after[name], tensor, atol=1e-6) for name, tensor in before.items())
+    before, after = (load_checkpoint(path)["model"] for path in (averaged, tmp_path / "checkpoint_last.pt"))
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-6)

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import CliRunner, Result
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.cli import group
+from tests.checkpoints.changes import Altered
 
 
 def run(*arguments: object) -> Result:
@@ -21,26 +21,11 @@ def inputs(output: Path) -> list[str]:
     return [Path(path).name for path in load_checkpoint(output)["extra_state"]["averaged_from"]]
 
 
-def test_from_another_directory(trained: Path, tmp_path: Path) -> None:
+def test_it_averages_in_any_directory(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "checkpoints")
-    process = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "posenc_experiments",
-            "average",
-            "--output",
-            "averaged.pt",
-            "--last-epochs",
-            "2",
-            "checkpoints",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    words = ["average", "--output", "averaged.pt", "--last-epochs", "2", "checkpoints"]
+    command = [sys.executable, "-m", "posenc_experiments", *words]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert process.returncode == 0, process.stderr
     assert process.stdout.splitlines() == [
         "reading checkpoints/checkpoint1.pt",
@@ -66,7 +51,9 @@ FILES = [
         (("--last-updates", 1, "--up-to", 19999), ["checkpoint_2_1000.pt"]),
     ],
 )
-def test_the_last_by_number(trained: Path, tmp_path: Path, flags: tuple[object, ...], expected: list[str]) -> None:
+def test_the_last_checkpoints_are_those_with_the_highest_numbers(
+    trained: Path, tmp_path: Path, flags: tuple[object, ...], expected: list[str]
+) -> None:
     for name in FILES:
         shutil.copy(trained / "checkpoint1.pt", tmp_path / name)
     result = run("-o", tmp_path / "mean.pt", *flags, tmp_path)
@@ -88,7 +75,9 @@ def test_the_last_by_number(trained: Path, tmp_path: Path, flags: tuple[object, 
         (["missing.pt"], "missing.pt cannot be read"),
     ],
 )
-def test_mistakes(trained: Path, tmp_path: Path, arguments: list[object], says: str) -> None:
+def test_wrong_arguments_are_refused_and_nothing_is_written(
+    trained: Path, tmp_path: Path, arguments: list[object], says: str
+) -> None:
     arguments = [trained if argument == "DIRECTORY" else argument for argument in arguments]
     result = run("--output", tmp_path / "averaged.pt", *arguments)
     assert result.exit_code != 0
@@ -96,13 +85,11 @@ def test_mistakes(trained: Path, tmp_path: Path, arguments: list[object], says: 
     assert not list(tmp_path.iterdir())
 
 
-def test_different_runs(trained: Path, tmp_path: Path) -> None:
-    state = load_checkpoint(trained / "checkpoint2.pt")
-    state["cfg"]["common"]["seed"] = 7
-    other, output = tmp_path / "other.pt", tmp_path / "averaged.pt"
-    torch.save(state, other)
-    refused = run("-o", output, trained / "checkpoint1.pt", other)
+def test_different_trainings_are_averaged_only_if_allowed(trained: Path, altered: Altered, tmp_path: Path) -> None:
+    seed_7 = altered("seed-7.pt", lambda state: state["cfg"]["common"].update(seed=7))
+    words = ("-o", tmp_path / "averaged.pt", trained / "checkpoint2.pt", seed_7)
+    refused = run(*words)
     assert refused.exit_code == 1
     assert "are of different trainings (seed is 7 and 1)" in refused.output
-    assert not output.exists()
-    assert run("-o", output, "--allow-different-runs", trained / "checkpoint1.pt", other).exit_code == 0
+    assert not (tmp_path / "averaged.pt").exists()
+    assert run(*words, "--allow-different-runs").exit_code == 0

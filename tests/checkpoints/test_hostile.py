@@ -7,7 +7,6 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from fairseq_posenc.errors import Refusal
 from fairseq_posenc.export import export
 from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.position_record import POSITION_RECORD
-from tests.checkpoints.changes import Change, model_flag
+from tests.checkpoints.changes import Change, model_flag, model_tensor
 from tests.checkpoints.kept import FOLDER
 from tests.toy import PACKAGE, run_fairseq, train
 
@@ -85,48 +84,41 @@ def write(change: Change) -> Path:
     return Path("checkpoint.pt")
 
 
-def weight(change: Callable[[torch.Tensor], object]) -> Change:
-    return lambda state: state["model"].update({WEIGHT: change(state["model"][WEIGHT])})
-
-
-def record(value: torch.Tensor) -> Change:
-    return lambda state: state["model"].update({POSITION_RECORD: value})
-
-
 DAMAGED: dict[str, tuple[Change, str]] = {
     "code": (model_flag("adaptive_softmax_cutoff", CODE), "cannot be loaded .*would run the setting .* as code"),
-    "record": (record(torch.tensor([300, -1])), "its position_version is not a record of positions"),
+    "record": (
+        model_tensor(POSITION_RECORD, lambda _: torch.tensor([300, -1])),
+        "its position_version is not a record of positions",
+    ),
     "no extra_state": (lambda state: state.pop("extra_state"), "cannot be loaded .*extra_state"),
     "unknown task": (lambda state: state["cfg"]["task"].update(_name="no\x1b[31mne"), "cannot be loaded"),
     "an option that is a text": (model_flag("clipping_distance", "six"), "--clipping-distance 'six': must be a whole"),
-    "another shape": (weight(lambda value: value[:3].clone()), rf"cannot be loaded .*size mismatch for {WEIGHT}"),
+    "another shape": (model_tensor(WEIGHT, lambda x: x[:3].clone()), rf"cannot be .*size mismatch for {WEIGHT}"),
     "no parameter": (lambda state: state["model"].pop(WEIGHT), rf"cannot be loaded .*Missing key.*{WEIGHT}"),
 }
 
 
-@pytest.mark.parametrize("case", DAMAGED)
-def test_every_reader_refuses(case: str) -> None:
-    change, says = DAMAGED[case]
+READERS: dict[str, Callable[[Path], object]] = {
+    "generate": lambda path: checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)}),
+    "from_pretrained": lambda path: PositionTransformer.from_pretrained(".", path.name, str(FOLDER)),
+    "export": lambda path: export(path, Path("served"), data=FOLDER),
+}
+
+
+@pytest.mark.parametrize(("change", "says"), DAMAGED.values(), ids=DAMAGED)
+def test_every_reader_refuses(change: Change, says: str) -> None:
     path = write(change)
-    readers: dict[str, Callable[[], object]] = {
-        "generate": lambda: checkpoint_utils.load_model_ensemble([str(path)], arg_overrides={"data": str(FOLDER)}),
-        "from_pretrained": lambda: PositionTransformer.from_pretrained(".", path.name, str(FOLDER)),
-        "export": lambda: export(path, Path("served"), data=FOLDER),
-    }
-    for name, read in readers.items():
-        with pytest.raises(Refusal) as caught:
-            read()
-        message = str(caught.value)
-        assert message.isprintable()
-        assert path.name in message
-        assert re.search(says, message) or name == "export"
+    for name, read in READERS.items():
+        with pytest.raises(Refusal, match=says if name != "export" else path.name) as caught:
+            read(path)
+        assert str(caught.value).isprintable()
+        assert path.name in str(caught.value)
     assert not Path("served").exists()
 
 
-def test_an_export_of_nan() -> None:
-    path = write(weight(lambda tensor: tensor.fill_(float("nan"))))
+def test_an_export_of_nan_is_refused() -> None:
     with pytest.raises(Refusal, match=f"NaN or infinite numbers in {WEIGHT}"):
-        export(path, Path("served"), data=FOLDER)
+        READERS["export"](write(model_tensor(WEIGHT, lambda x: x * torch.nan)))
 
 
 def test_an_archive_is_extracted_only_to_its_directory(tmp_path: Path) -> None:
@@ -148,16 +140,18 @@ def test_embedding_files_named_in_a_checkpoint_are_not_read() -> None:
 
 
 class Call:
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
         return os.mkdir, ("ran",)
 
 
-def errors(stderr: str) -> list[str]:
+def error(stderr: str) -> str:
+    """The one line with which a command fails."""
     assert "Traceback" not in stderr
-    return [line for line in stderr.splitlines() if line.startswith("Error: ")]
+    (line,) = (line for line in stderr.splitlines() if line.startswith("Error: "))
+    return line
 
 
-def test_commands(data: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_fairseq_refuse_in_one_line(data: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code in the pickle, code in a setting, and a model of another size, which fairseq's trainer alone would hide."""
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     state = load_checkpoint(trained / "checkpoint1.pt")
@@ -170,18 +164,13 @@ def test_commands(data: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) ->
     run = run_fairseq(*command, user_dir=PACKAGE, check=False)
     shown = run_fairseq(*command, user_dir=PACKAGE, check=False, environment={"FAIRSEQ_POSENC_TRACEBACK": "1"})
     assert "Traceback" in shown.stderr
-    (error,) = errors(run.stderr)
-    assert "setting.pt cannot be loaded" in error
-    assert "as code" in error
-    for flags, says in (
-        (("--restore-file", "pickle.pt"), "pickle.pt is refused: loading it would call posix.mkdir"),
-        (
-            ("--restore-file", trained / "checkpoint1.pt", "--encoder-ffn-embed-dim", "64"),
-            "checkpoint1.pt cannot be loaded (RuntimeError: ",
-        ),
+    assert re.search("setting.pt cannot be loaded.* as code", error(run.stderr))
+    for path, says in (
+        ("pickle.pt", "pickle.pt is refused: loading it would call posix.mkdir"),
+        (trained / "checkpoint1.pt", "checkpoint1.pt cannot be loaded (RuntimeError: "),
     ):
+        flags = ("--restore-file", path, "--encoder-ffn-embed-dim", "64")
         run = train(data, "new", "transformer_sinusoidal_tiny", *flags, user_dir=PACKAGE, check=False)
         assert run.returncode == 1
-        (error,) = errors(run.stderr)
-        assert says in error
+        assert says in error(run.stderr)
     assert not list(Path("new").glob("*.pt"))

@@ -16,11 +16,11 @@ from tests.checkpoints.kept import FOLDER, logits
 @pytest.mark.parametrize("scale", ["rotary_linear_scale", "rotary_ntk_scale"])
 def test_a_trained_model_is_translated_with_scaled_rotations(scale):
     path = FOLDER / "rotary.pt"
-    plain, same, scaled = (load_trained(path, FOLDER, {scale: value}).model for value in (None, 1, 2))
-    assert torch.equal(same.state_dict()[POSITION_RECORD], scaled.state_dict()[POSITION_RECORD])
-    expected = logits(plain, path)[0]
-    assert torch.equal(logits(same, path)[0], expected)
-    assert not torch.allclose(logits(scaled, path)[0], expected, rtol=0, atol=1e-3)
+    models = [load_trained(path, FOLDER, {scale: value}).model for value in (None, 1, 2)]
+    assert torch.equal(models[1].state_dict()[POSITION_RECORD], models[2].state_dict()[POSITION_RECORD])
+    plain, by_1, by_2 = (logits(model, path)[0] for model in models)
+    assert torch.equal(by_1, plain)
+    assert not torch.allclose(by_2, plain, rtol=0, atol=1e-3)
 
 
 def test_a_model_of_hydra_train_takes_them_too(tmp_path):
@@ -31,13 +31,14 @@ def test_a_model_of_hydra_train_takes_them_too(tmp_path):
     known = {action.dest for action in parser._actions}
     settings = {name: value for name, value in vars(state["cfg"]["model"]).items() if name in known}
     state["cfg"]["model"] = {**settings, "_name": "transformer_rotary_tiny"}
-    path = tmp_path / "hydra.pt"
+    path, scale = tmp_path / "hydra.pt", {"rotary_ntk_scale": 2}
     torch.save(state, path)
-    plain, scaled = (load_trained(path, FOLDER, overrides).model for overrides in ({}, {"rotary_ntk_scale": 2}))
-    expected = load_trained(FOLDER / "rotary.pt", FOLDER, {"rotary_ntk_scale": 2}).model
-    found = logits(scaled, path)[0]
-    assert torch.equal(found, logits(expected, path)[0])
-    assert not torch.allclose(found, logits(plain, path)[0], rtol=0, atol=1e-3)
+    scaled, expected, plain = (
+        logits(load_trained(file, FOLDER, overrides).model, path)[0]
+        for file, overrides in ((path, scale), (FOLDER / "rotary.pt", scale), (path, {}))
+    )
+    assert torch.equal(scaled, expected)
+    assert not torch.allclose(scaled, plain, rtol=0, atol=1e-3)
     with pytest.raises(Refusal, match="rotary_ntk_scale 'two'"):
         load_trained(path, FOLDER, {"rotary_ntk_scale": "two"})
 

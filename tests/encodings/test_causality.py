@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_posenc import attend, build_encoding
+from fairseq_posenc import attend
 from fairseq_posenc.encodings import ENCODINGS
-from tests.variants import converted
+from tests.variants import make_encoding, output_of_first_half
 
 HEADS, DIM, LENGTH = 1, 8, 1024
 #: they saw later tokens, or gave NaN, when a mask was a finite number that is added to the logits
@@ -22,28 +22,13 @@ EXTREME = {"gates.bias": -20.0, "log_slopes": 12.0}
 
 
 def make(name: str, options: dict[str, Any], dtype: torch.dtype) -> Any:
-    torch.manual_seed(1)
-    of_decoder: dict[str, Any] = {"bidirectional": False, "max_positions": LENGTH}
-    known = {key: value for key, value in of_decoder.items() if key in ENCODINGS[name].options}
-    encoding = build_encoding(name, HEADS, DIM, **known, **options)
-    with torch.no_grad():
-        for key, parameter in encoding.named_parameters():
-            parameter.fill_(EXTREME[key]) if key in EXTREME else parameter.normal_(std=4.0)
-    return converted(encoding, dtype)
-
-
-def output_of_first_half(encoding: Any, dtype: torch.dtype, backend: str, later: float) -> torch.Tensor:
-    """The output of the first half of the tokens; all others are multiplied by `later`."""
-    torch.manual_seed(2)
-    q, k, v = (2 * torch.randn(3, 1, HEADS, LENGTH, DIM)).to(dtype)
-    x = torch.randn(1, LENGTH, HEADS * DIM).to(dtype)
-    for tensor in (k[0].transpose(0, 1), v[0].transpose(0, 1), x[0]):
-        tensor[LENGTH // 2 :] *= later
-    mask = torch.full((LENGTH, LENGTH), -torch.inf).triu(1)  # as fairseq's
-    with torch.no_grad():
-        output, _ = attend(q, k, v, encoding, attn_mask=mask, backend=backend, layer_input=x)
-    assert output.isfinite().all()
-    return output[:, :, : LENGTH // 2]
+    in_decoder: dict[str, Any] = {"bidirectional": False, "max_positions": LENGTH}
+    known = {key: value for key, value in in_decoder.items() if key in ENCODINGS[name].options}
+    encoding = make_encoding(name, known | options, HEADS, DIM, dtype, std=4)
+    for key, parameter in encoding.named_parameters():
+        if key in EXTREME:
+            torch.nn.init.constant_(parameter, EXTREME[key])
+    return encoding
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
@@ -51,8 +36,8 @@ def output_of_first_half(encoding: Any, dtype: torch.dtype, backend: str, later:
 def test_later_tokens_change_nothing(name: str, options: dict[str, Any], dtype: torch.dtype) -> None:
     encoding = make(name, options, dtype)
     for backend in ("auto", "eager"):
-        one, other = (output_of_first_half(encoding, dtype, backend, later) for later in (1.0, -3.0))
-        assert torch.equal(one, other), backend
+        outputs = [output_of_first_half(encoding, LENGTH, dtype, later, backend) for later in (1.0, -3.0)]
+        assert torch.equal(*outputs), backend
 
 
 @pytest.mark.parametrize(("name", "options"), FOUND)

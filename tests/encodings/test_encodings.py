@@ -1,6 +1,7 @@
 """Conformance tests of attention: every registered encoding, in every variant."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,43 +13,19 @@ from fairseq_posenc.encodings import ENCODINGS, Facts, PositionEncoding, registe
 from fairseq_posenc.encodings.contract.options import option
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
-from tests.variants import ALONE, VARIANTS, converted
+from tests.variants import ALONE, VARIANTS, causal_mask, converted, make_encoding, make_qkv, padding_mask
 
 BATCH, HEADS, LENGTH, DIM = 3, 2, 6, 4
+inputs = partial(make_qkv, BATCH, LENGTH)
+CAUSAL = causal_mask(LENGTH)
+LEFT, RIGHT = (padding_mask([LENGTH, LENGTH - 2, LENGTH - 4], left) for left in (True, False))
 
 
-def make(name, options, dtype=torch.float64, std=1.0):
-    torch.manual_seed(1)
-    encoding = build_encoding(name, num_heads=HEADS, head_dim=DIM, **options).to(dtype)
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.normal_(std=std)  # large enough that a missing term changes the output
-    return converted(encoding, dtype)
-
-
-def inputs(queries=LENGTH, keys=LENGTH, dtype=torch.float64):
-    torch.manual_seed(2)
-    q = torch.randn(BATCH, HEADS, queries, DIM, dtype=dtype)
-    k, v = torch.randn(2, BATCH, HEADS, keys, DIM, dtype=dtype)
-    return q, k, v
-
-
-def causal_mask(length=LENGTH):
-    return torch.ones(length, length, dtype=torch.bool).triu(1)
-
-
-def padding(left):
-    """A mask where the second sentence has 2 pads and the third has 4."""
-    columns = torch.arange(LENGTH)[None, :]
-    lengths = torch.tensor([[LENGTH], [LENGTH - 2], [LENGTH - 4]])
-    return columns < LENGTH - lengths if left else columns >= lengths
-
-
-def assert_equal_where_defined(found, expected, atol=1e-10):
+def assert_equal_where_defined(output: torch.Tensor, expected: np.ndarray) -> None:
     """Compares where the expected array is not NaN; padded queries and fully masked rows are NaN there."""
     defined = ~np.isnan(expected)
     assert defined.any()
-    np.testing.assert_allclose(found.detach().numpy()[defined], expected[defined], rtol=0, atol=atol)
+    np.testing.assert_allclose(output.detach().numpy()[defined], expected[defined], rtol=0, atol=1e-10)
 
 
 def test_every_encoding_has_a_naive_reference_and_every_option_a_variant():
@@ -61,21 +38,18 @@ def test_every_encoding_has_a_naive_reference_and_every_option_a_variant():
 @pytest.mark.parametrize(("name", "options"), ALONE)
 def test_equals_the_naive_reference(name, options):
     """With padding on either side, causal or not, with and without weights."""
-    encoding, (q, k, v) = make(name, options), inputs()
-    for mask, causal in (
-        *((None, False), (padding(left=True), False)),
-        *((padding(left=True), True), (padding(left=False), True)),
-    ):
-        attn_mask = causal_mask() if causal else None
+    encoding, qkv = make_encoding(name, options), inputs()
+    for mask, causal in ((None, False), (LEFT, False), (LEFT, True), (RIGHT, True)):
+        attn_mask = CAUSAL if causal else None
         if causal and encoding.facts.projects_length:
             with pytest.raises(ValueError, match=f"{name} mixes all keys.* it has no causal form"):
-                attend(q, k, v, encoding, mask, attn_mask)
+                attend(*qkv, encoding, mask, attn_mask)
             continue
-        expected, expected_weights = naive_attention(encoding, q, k, v, mask, causal)
-        output, weights = attend(q, k, v, encoding, mask, attn_mask, need_weights=True)
+        expected, expected_weights = naive_attention(encoding, *qkv, mask, causal)
+        output, weights = attend(*qkv, encoding, mask, attn_mask, need_weights=True)
         assert_equal_where_defined(output, expected)
         assert_equal_where_defined(weights, expected_weights)
-        output, weights = attend(q, k, v, encoding, mask, attn_mask)
+        output, weights = attend(*qkv, encoding, mask, attn_mask)
         assert weights is None
         assert output.isfinite().all()
         assert_equal_where_defined(output, expected)
@@ -89,10 +63,10 @@ def test_incremental_decoding_equals_the_full_causal_pass(name, options):
 
     Far beyond the default clipping distance and the exact buckets.
     """
-    of_decoder = {"bidirectional": False} if "bidirectional" in ENCODINGS[name].options else {}
-    encoding = make(name, {**options, **of_decoder})
+    causal = {"bidirectional": False} if "bidirectional" in ENCODINGS[name].options else {}
+    encoding = make_encoding(name, options | causal)
     length = min(150, getattr(encoding, "max_positions", 150))
-    (q, k, v), mask = inputs(length, length), causal_mask(length)
+    (q, k, v), mask = make_qkv(BATCH, length), causal_mask(length)
     full, _ = attend(q, k, v, encoding, attn_mask=mask)
     for queries, generation in ((1, {}), (2, {})):
         for t in (queries, 3, 6, length // 2, length):
@@ -105,12 +79,10 @@ def test_incremental_decoding_equals_the_full_causal_pass(name, options):
 
 @pytest.mark.parametrize(("name", "options"), ALONE)
 def test_gradient_reaches_every_parameter_and_input(name, options):
-    encoding, tensors = make(name, options), [x.requires_grad_() for x in inputs()]
+    encoding, tensors = make_encoding(name, options), [x.requires_grad_() for x in inputs()]
     output, _ = attend(*tensors, encoding)
     (output * torch.randn_like(output)).sum().backward()
-    for tensor in [*tensors, *encoding.parameters()]:
-        assert tensor.grad is not None
-        assert tensor.grad.isfinite().all()
+    assert all(tensor.grad.isfinite().all() for tensor in (*tensors, *encoding.parameters()))
     for parameter_name, parameter in encoding.named_parameters():
         # With K = 0 the key vector or bias adds a constant to the logits of a query; the softmax is invariant to it.
         invisible = options.get("clipping_distance") == 0 and parameter_name in ("relative_keys", "relative_bias")
@@ -122,25 +94,24 @@ def test_gradient_reaches_every_parameter_and_input(name, options):
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_precisions(name):
+def test_half_single_and_mixed_precision(name):
     """Half precision is close, gradients under autocast are finite, and a module in single takes queries in double."""
     options = {"clipping_distance": 2} if "clipping_distance" in ENCODINGS[name].options else {}
-    encoding, (q, k, v) = make(name, options, std=0.3), inputs()
-    mask = padding(left=True), None if encoding.facts.projects_length else causal_mask()
-    exact, _ = attend(q, k, v, encoding, *mask)
-    real = ~padding(left=True)[:, None, :, None].expand_as(exact)
+    encoding, qkv = make_encoding(name, options, std=0.3), inputs()
+    masks = LEFT, None if encoding.facts.projects_length else CAUSAL
+    exact, _ = attend(*qkv, encoding, *masks)
+    real = ~LEFT[:, None, :, None].expand_as(exact)
     for dtype in (torch.float16, torch.bfloat16):
         half = converted(copy.deepcopy(encoding), dtype)
         assert {parameter.dtype for parameter in half.parameters()} <= {dtype}
-        rough, _ = attend(*(x.to(dtype) for x in (q, k, v)), half, *mask)
+        rough, _ = attend(*(x.to(dtype) for x in qkv), half, *masks)
         assert rough.dtype == dtype
         assert rough.isfinite().all()
         torch.testing.assert_close(rough.double()[real], exact[real], rtol=0.1, atol=0.1)
     single = converted(encoding, torch.float32)
-    output, _ = attend(q, k, v, single, *mask)
-    assert output.dtype == torch.float64
-    torch.testing.assert_close(output[real], exact[real], rtol=1e-4, atol=1e-4)
-    tensors = [x.float().requires_grad_() for x in (q, k, v)]
+    output, _ = attend(*qkv, single, *masks)
+    torch.testing.assert_close(output[real], exact[real], rtol=1e-4, atol=1e-4)  # in double precision, as queries are
+    tensors = [x.float().requires_grad_() for x in qkv]
     with torch.autocast("cpu", torch.bfloat16):
         output, _ = attend(*tensors, single)
     output.float().square().sum().backward()
@@ -150,37 +121,30 @@ def test_precisions(name):
 @pytest.mark.parametrize("name", ["kerple_log", "kerple_power"])
 def test_gradients_in_half_precision_are_finite_at_long_distances(name):
     """400 ** 1.95 is more than the largest number of half precision."""
-    encoding = make(name, {}, torch.float32)
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.fill_(1.95)
-    encoding = encoding.half()
-    q, k, v = (x.detach().half().requires_grad_() for x in inputs(400, 400, torch.float32))
-    attend(q, k, v, encoding)[0].float().square().sum().backward()
-    assert all(x.grad.isfinite().all() for x in (q, k, v, *encoding.parameters()))
+    encoding, qkv = build_encoding(name, HEADS, DIM).half(), [x.half().requires_grad_() for x in make_qkv(BATCH, 400)]
+    for parameter in encoding.parameters():
+        torch.nn.init.constant_(parameter, 1.95)
+    attend(*qkv, encoding)[0].float().square().sum().backward()
+    assert all(x.grad.isfinite().all() for x in (*qkv, *encoding.parameters()))
 
 
 @pytest.mark.parametrize("name", ["nopos", "diet_rel", "shaw"])
 def test_forms_of_a_mask_are_equivalent(name):
     """Masks of numbers or bools, and of any number of dimensions, with padding or without."""
-    encoding, (q, k, v) = make(name, {}), inputs()
+    encoding, qkv = make_encoding(name, {}), inputs()
     last = torch.arange(LENGTH) == LENGTH - 1
     for whole, forms in (
         (last.expand(BATCH, HEADS, LENGTH, LENGTH), (last, last[None].expand(LENGTH, -1), last[None, None])),
-        (causal_mask(), (torch.zeros(LENGTH, LENGTH).masked_fill(causal_mask(), -torch.inf), causal_mask() * -1e30)),
+        (CAUSAL, (torch.zeros(LENGTH, LENGTH).masked_fill(CAUSAL, -torch.inf), CAUSAL * -1e30)),
     ):
-        for key_padding_mask in (None, padding(left=False)):
-            expected, _ = attend(q, k, v, encoding, key_padding_mask, whole)
+        for key_padding_mask in (None, RIGHT):
+            expected, _ = attend(*qkv, encoding, key_padding_mask, whole)
             for mask in forms:
-                found, _ = attend(q, k, v, encoding, key_padding_mask, mask)
-                torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+                output, _ = attend(*qkv, encoding, key_padding_mask, mask)
+                torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
 
 
 # Segments and cross-attention
-
-
-def with_segments(name, **options):
-    return make(name, {"num_segments": 3, **options})
 
 
 @pytest.mark.parametrize(
@@ -192,18 +156,17 @@ def test_segment_attention_combines_with_every_encoding(name, options):
         with pytest.raises(ValueError, match=f"{name} does not support segments"):
             build_encoding(name, HEADS, DIM, num_segments=2)
         return
-    encoding, (q, k, v) = with_segments(name, **options), inputs()
+    encoding, (q, k, v) = make_encoding(name, {"num_segments": 3, **options}), inputs()
     segments = torch.tensor([[0, 0, 1, 1, 2, 3], [0, 0, 0, 1, 1, 1], [0, 0, 1, 2, 2, 2]])  # 3 is treated as 2
-    for mask in (padding(left=True), padding(left=False)):
+    for mask in (LEFT, RIGHT):
         positions = Positions(LENGTH, LENGTH, mask, segments=segments)
-        output, _ = attend(q, k, v, encoding, mask, causal_mask(), positions=positions)
+        output, _ = attend(q, k, v, encoding, mask, CAUSAL, positions=positions)
         expected, _ = naive_attention(encoding, q, k, v, mask, causal=True, segments=segments)
         assert_equal_where_defined(output, expected)
-        t = LENGTH - 1
         step = Positions(1, LENGTH, mask, segments=segments)
-        last, _ = attend(q[:, :, t:], k, v, encoding, mask, positions=step)
-        rows = ~mask[:, t]
-        torch.testing.assert_close(last[rows, :, 0], output[rows, :, t], rtol=0, atol=1e-12)
+        last, _ = attend(q[:, :, -1:], k, v, encoding, mask, positions=step)
+        rows = ~mask[:, -1]
+        torch.testing.assert_close(last[rows, :, 0], output[rows, :, -1], rtol=0, atol=1e-12)
 
 
 def test_a_separator_belongs_to_the_segment_that_it_ends():
@@ -220,21 +183,16 @@ def test_cross_attention_equals_the_naive_reference(name, options, left):
     """The distance is the source position minus the target position, without padding, in a full pass and in
     incremental decoding.
     """
-    encoding, (q, _, _) = with_segments(name, **options), inputs()
-    torch.manual_seed(4)
-    source_length = 9
-    k, v = torch.randn(2, BATCH, HEADS, source_length, DIM, dtype=torch.float64)
-    columns, lengths = torch.arange(source_length)[None, :], torch.tensor([[9], [5], [3]])
-    source_mask = columns < source_length - lengths if left else columns >= lengths
-    source_segments = torch.randint(3, (BATCH, source_length))
-    target_segments = torch.randint(3, (BATCH, LENGTH))
+    encoding, (q, k, v) = make_encoding(name, {"num_segments": 3, **options}), make_qkv(BATCH, 9, LENGTH)
+    source_mask = padding_mask([9, 5, 3], left)
+    source_segments, target_segments = (torch.randint(3, (BATCH, length)) for length in (9, LENGTH))
     expected, _ = naive_attention(
         *(encoding, q, k, v, source_mask),
         segments=source_segments,
         query_positions=torch.arange(LENGTH).expand(BATCH, -1),
         query_segments=target_segments,
     )
-    target = Positions(LENGTH, LENGTH, padding(left=False), segments=target_segments)
+    target = Positions(LENGTH, LENGTH, RIGHT, segments=target_segments)
     positions = CrossPositions(target, source_mask, source_segments)
     assert_equal_where_defined(attend(q, k, v, encoding, source_mask, positions=positions)[0], expected)
     generation = {}
@@ -248,32 +206,31 @@ def test_cross_attention_equals_the_naive_reference(name, options, left):
 # Single encodings
 
 
-@pytest.mark.parametrize(("clipping_distance", "queries"), [(1, 6), (0, 6), (9, 6), (9, 3)])
-def test_method_3_of_huang_has_the_right_gradients(monkeypatch, clipping_distance, queries):
+@pytest.mark.parametrize(
+    ("clipping_distance", "sharing", "queries"),
+    [(1, "none", 6), (0, "none", 6), (0, "none", 3), (9, "none", 6), (9, "none", 3), (2, "head", 6), (2, "head", 3)],
+)
+def test_method_3_of_huang_by_diagonals_equals_that_at_once_and_has_its_gradients(
+    monkeypatch, clipping_distance, sharing, queries
+):
     """Where the clipped distances are matrix products, and where all distances go by diagonals."""
+    options = {"clipping_distance": clipping_distance, "position_sharing": sharing}
+    encoding, (q, k, _), positions = make_encoding("huang3", options), inputs(queries), Positions(queries, LENGTH)
+    at_once = encoding.content(q, k, positions)
     monkeypatch.setattr("fairseq_posenc.encodings.huang.MOST_AT_ONCE", 0)
-    encoding, (q, k, _) = make("huang3", {"clipping_distance": clipping_distance}), inputs(queries)
+    torch.testing.assert_close(encoding.content(q, k, positions), at_once)
 
     def content(q, k, vectors):
         return torch.func.functional_call(encoding, {"relative_vectors": vectors}, (q, k))
 
-    encoding.forward = lambda q, k: encoding.content(q, k, Positions(queries, LENGTH))
+    encoding.forward = lambda q, k: encoding.content(q, k, positions)
     arguments = [x.detach().requires_grad_() for x in (q, k, encoding.relative_vectors)]
     assert torch.autograd.gradcheck(content, arguments, fast_mode=True)
 
 
-@pytest.mark.parametrize("options", [{}, *VARIANTS["huang3"]])
-@pytest.mark.parametrize("queries", [LENGTH, 3])
-def test_method_3_of_huang_computes_the_same_by_diagonals_and_at_once(monkeypatch, options, queries):
-    encoding, (q, k, _) = make("huang3", options), inputs(queries)
-    at_once = encoding.content(q, k, Positions(queries, LENGTH))
-    monkeypatch.setattr("fairseq_posenc.encodings.huang.MOST_AT_ONCE", 0)
-    torch.testing.assert_close(encoding.content(q, k, Positions(queries, LENGTH)), at_once)
-
-
 @pytest.mark.parametrize("layout", ["odd offset", "odd stride", "transposed"])
 def test_rotary_takes_queries_of_any_memory_layout(layout):
-    encoding, (q, k, v) = make("rotary", {}), inputs()
+    encoding, (q, k, v) = make_encoding("rotary", {}), inputs()
     expected, _ = attend(q, k, v, encoding)
     if layout == "odd offset":
         q = torch.cat([q.new_zeros(1), q.flatten()])[1:].view(q.shape)
@@ -298,7 +255,7 @@ def test_shaw_sums_small_weights_of_a_clipped_distance_in_single_precision():
 
 def test_dropout_reaches_both_value_terms():
     """With all weights dropped, neither v nor the relative values contribute."""
-    assert attend(*inputs(), make("shaw", {}), dropout=1.0)[0].abs().max() == 0
+    assert not attend(*inputs(), make_encoding("shaw", {}), dropout=1.0)[0].any()
 
 
 def test_shaw_is_initialized_as_in_tensor2tensor():
@@ -311,8 +268,8 @@ def test_shaw_is_initialized_as_in_tensor2tensor():
 
 
 def test_learned_slopes_of_alibi_start_at_the_fixed_ones():
-    of_slopes = [build_encoding("alibi", HEADS, DIM, alibi_slopes=slopes) for slopes in ("fixed", "learned")]
-    torch.testing.assert_close(*(attend(*inputs(), each)[0] for each in of_slopes), rtol=0, atol=1e-6)
+    fixed, learned = (build_encoding("alibi", HEADS, DIM, alibi_slopes=slopes) for slopes in ("fixed", "learned"))
+    torch.testing.assert_close(attend(*inputs(), fixed)[0], attend(*inputs(), learned)[0], rtol=0, atol=1e-6)
 
 
 # Memory and caches
@@ -344,24 +301,26 @@ def test_no_tensor_is_as_large_as_length_squared_times_width(name):
 
 
 def test_inputs_that_do_not_fit_are_refused():
-    (q, k, v), mask = inputs(), padding(left=True)
-    whole = Positions(LENGTH, LENGTH)
+    (q, k, v), whole = inputs(), Positions(LENGTH, LENGTH)
     for name in ("alibi", "rotary", "linformer"):
         encoding = build_encoding(name, HEADS, DIM)
         with pytest.raises(ValueError, match=r"6 queries and 6 keys.* q has 1"):
             attend(q[:, :, -1:], k, v, encoding, positions=whole)
         with pytest.raises(ValueError, match="key_padding_mask is not the padding mask of the positions"):
-            attend(q, k, v, encoding, mask, positions=whole)
+            attend(q, k, v, encoding, LEFT, positions=whole)
     with pytest.raises(ValueError, match="rotary does not support cross-attention"):
-        attend(q, k, v, build_encoding("rotary", HEADS, DIM), mask, positions=CrossPositions(whole, mask))
-    with pytest.raises(ValueError, match=f"q has {HEADS} heads of width {DIM}, .* of width {DIM + 1}"):
-        attend(q, k, v, build_encoding("shaw", HEADS, DIM + 1))
-    with pytest.raises(ValueError, match=r"diet_abs .* 5 positions, not 6"):
-        attend(q, k, v, build_encoding("diet_abs", HEADS, DIM, max_positions=5))
-    with pytest.raises(ValueError, match=r"needs attention's projections: .*projections=\(query, key\)"):
-        attend(q, k, v, build_encoding("deberta", HEADS, DIM, share_key_projection=True))
-    with pytest.raises(ValueError, match=r"needs the segment of each token: .*segments="):
-        attend(q, k, v, with_segments("shaw").float())
+        attend(q, k, v, build_encoding("rotary", HEADS, DIM), LEFT, positions=CrossPositions(whole, LEFT))
+    for encoding, message in (
+        (build_encoding("shaw", HEADS, DIM + 1), f"q has {HEADS} heads of width {DIM}, .* of width {DIM + 1}"),
+        (build_encoding("diet_abs", HEADS, DIM, max_positions=5), "diet_abs .* 5 positions, not 6"),
+        (
+            build_encoding("deberta", HEADS, DIM, share_key_projection=True),
+            r"needs attention's projections: .*projections=\(query, key\)",
+        ),
+        (build_encoding("shaw", HEADS, DIM, num_segments=3), "needs the segment of each token: .*segments="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            attend(q, k, v, encoding)
 
 
 @pytest.mark.parametrize(

@@ -8,48 +8,34 @@ import torch.nn.functional as F
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.attention.observing import attentions, observing
-from tests.models import batch, build_model, enlarge_positions, make_task, sentences
+from tests.models import PAD, batch, build_model, enlarge_positions, sentences
 from tests.references import naive_attention
+from tests.variants import causal_mask, make_encoding, make_qkv
 
 HEADS, DIM, LENGTH = 2, 4, 6
 
 
-def make(**options):
-    torch.manual_seed(1)
-    encoding = build_encoding("forget", HEADS, DIM, **options).double()
+def test_gates_read_the_layers_input_and_without_one_the_keys():
+    encoding, qkv = build_encoding("forget", HEADS, DIM).double(), make_qkv(2, LENGTH)
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter)
-    return encoding
-
-
-def inputs():
-    torch.manual_seed(2)
-    return torch.randn(3, 2, HEADS, LENGTH, DIM, dtype=torch.float64)
-
-
-def test_gates_read_the_layers_input_and_without_one_the_keys():
-    encoding, (q, k, v) = make(), inputs()
-    side_by_side = torch.cat([k[:, head] for head in range(HEADS)], dim=-1)
-    by_keys, _ = attend(q, k, v, encoding)
-    assert torch.equal(attend(q, k, v, encoding, layer_input=side_by_side)[0], by_keys)
-    assert not torch.allclose(attend(q, k, v, encoding, layer_input=side_by_side.flip(1))[0], by_keys)
+    side_by_side = qkv[1].transpose(1, 2).flatten(2)
+    by_keys, _ = attend(*qkv, encoding)
+    assert torch.equal(attend(*qkv, encoding, layer_input=side_by_side)[0], by_keys)
+    assert not torch.allclose(attend(*qkv, encoding, layer_input=side_by_side.flip(1))[0], by_keys)
     with pytest.raises(ValueError, match=r"layer_input has the shape \(2, 5, 8\), .*: give it the shape \(2, 6, 8\)\."):
-        attend(q, k, v, encoding, layer_input=side_by_side[:, 1:])
+        attend(*qkv, encoding, layer_input=side_by_side[:, 1:])
 
 
 def test_a_model_gives_its_layers_input_and_analyses_see_the_gates():
     """The logits of the encoder's first layer, against the reference with the identity as projections."""
     model, seen = enlarge_positions(build_model("transformer_forget_tiny")), []
     attention = model.encoder.layers[0].self_attn
-    width = attention.embed_dim
-    with torch.no_grad():
-        for projection in (attention.q_proj, attention.k_proj):
-            projection.weight.copy_(torch.eye(width))
-            projection.bias.zero_()
-    task = make_task()
-    source = batch(task, sentences(task, [7, 4]), left_pad=True)
-    padding = source.eq(task.source_dictionary.pad())
-    read = []
+    for projection in (attention.q_proj, attention.k_proj):
+        torch.nn.init.eye_(projection.weight)
+        torch.nn.init.zeros_(projection.bias)
+    source, read = batch(sentences([7, 4]), left_pad=True), []
+    padding = source.eq(PAD)
     attention.register_forward_pre_hook(lambda _, args, kwargs: read.append(kwargs["query"]), with_kwargs=True)
     place = "encoder", 0
     with observing({place: attentions(model)[place]}, lambda _, observed: seen.append(observed)), torch.no_grad():
@@ -71,11 +57,9 @@ def test_gates_are_summed_in_single_precision():
 
 def test_cable_is_forget_with_negated_gates():
     """Veisi et al. (2025) add the sum of -softplus(W x + b) over the tokens from key to query."""
-    encoding, (q, k, v) = make(bidirectional=False), inputs()
-    x = torch.randn(2, LENGTH, HEADS * DIM, dtype=torch.float64)
-    of_tokens = -F.softplus(F.linear(x, -encoding.gates.weight, -encoding.gates.bias)).cumsum(1).transpose(1, 2)
-    future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
-    logits = q @ k.mT / math.sqrt(DIM) + of_tokens[..., None] - of_tokens[..., None, :]
+    encoding, (q, k, v) = make_encoding("forget", {"bidirectional": False}), make_qkv(2, LENGTH)
+    x, future = torch.randn(2, LENGTH, HEADS * DIM, dtype=torch.float64), causal_mask(LENGTH)
+    sums = -F.softplus(F.linear(x, -encoding.gates.weight, -encoding.gates.bias)).cumsum(1).transpose(1, 2)
+    logits = q @ k.mT / math.sqrt(DIM) + sums[..., None] - sums[..., None, :]
     expected = logits.masked_fill(future, -math.inf).softmax(-1) @ v
-    found, _ = attend(q, k, v, encoding, attn_mask=future, layer_input=x)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(attend(q, k, v, encoding, attn_mask=future, layer_input=x)[0], expected)

@@ -8,30 +8,23 @@ import pytest
 import torch
 
 from fairseq_posenc import attend, build_encoding
-from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.encodings.contract.gain import present_scalars
 from fairseq_posenc.encodings.contract.registry import has_scalars
 from fairseq_posenc.model import PositionMismatch, fine_tuning
 from fairseq_posenc.position_record import POSITION_RECORD
-from tests.models import batch, build_model, enlarge_positions, make_task, sentences, shift_right
+from tests.models import build_model, enlarge_positions, logits, model_inputs, sentences
+from tests.variants import make_qkv
 
 OPTIONS: dict[str, dict[str, Any]] = {"tupe_rel": {"untie_first_token": True}, "alibi": {"alibi_slopes": "learned"}}
 SCALAR = [name for name, cls in ENCODINGS.items() if has_scalars(build_encoding(name, 2, 4, **OPTIONS.get(name, {})))]
-#: models with learned input positions; embeddings are 16 wide and heads 8
-AT_INPUT = (["transformer_learned_tiny"], ["transformer_t5_tiny", "--input-positions", "learned"])
+HEADS = "--decoder-attention-heads 4"
+INPUTS = model_inputs(sentences([7, 4, 2]), sentences([5, 6, 3], seed=6))
 
 
 def build(name, gain, **options):
     torch.manual_seed(1)
     return build_encoding(name, 2, 16, bias_gain=gain, **OPTIONS.get(name, {}), **options)
-
-
-def outputs(model):
-    task = make_task()
-    sources, targets = sentences(task, [7, 4, 2]), sentences(task, [5, 6, 3], seed=6)
-    source, previous = batch(task, sources, True), batch(task, shift_right(targets), False)
-    return model(source, source.ne(model.encoder.padding_idx).sum(1), previous)[0]
 
 
 @pytest.mark.parametrize("name", SCALAR)
@@ -49,12 +42,14 @@ def test_the_gain_does_not_change_the_initial_function(name, gain, number):
         assert all(torch.equal(gained.state_dict()[key], tensor) for key, tensor in plain.state_dict().items())
     for encoding in (plain, gained):
         encoding.segments = None  # attention without segments
-    torch.manual_seed(2)
-    q, k, v = torch.randn(3, 1, 2, 9, 16)
-    torch.testing.assert_close(attend(q, k, v, gained)[0], attend(q, k, v, plain)[0], rtol=1e-5, atol=1e-6)
+    qkv = make_qkv(1, 9, dim=16, dtype=torch.float32)
+    torch.testing.assert_close(attend(*qkv, gained)[0], attend(*qkv, plain)[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("flags", AT_INPUT)
+# Embeddings are 16 wide and heads 8.
+@pytest.mark.parametrize(
+    "flags", [["transformer_learned_tiny"], ["transformer_t5_tiny", "--input-positions", "learned"]]
+)
 def test_input_positions_start_as_the_same_vectors(flags):
     """The random draws are the same, also for the rest of the model."""
     plain, gained = build_model(*flags), build_model(*flags, "--bias-gain", "auto")
@@ -64,41 +59,38 @@ def test_input_positions_start_as_the_same_vectors(flags):
             torch.testing.assert_close(own, tensor / 4, rtol=1e-6, atol=0)
         elif "position_encoding" not in name and name != POSITION_RECORD:
             assert torch.equal(own, tensor), name
-    torch.testing.assert_close(outputs(gained), outputs(plain), rtol=0, atol=1e-6)
+    torch.testing.assert_close(logits(gained, *INPUTS), logits(plain, *INPUTS), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("name", "flags"),
+    ("trained", "tuned", "message"),
     [
-        *(("t5", []), ("huang1", []), ("kerple_log", []), ("learned", [])),
-        ("alibi", ["--alibi-slopes", "two-sided"]),
-        ("tupe_rel", ["--untie-first-token", "true", "--segment-separator", "w3"]),
-        ("nopos", ["--target-position-encoding", "diet_rel", "--cross-attention-positions", "true"]),
-        ("t5", ["--input-positions", "learned"]),
-        ("sinusoidal", ["--target-position-encoding", "learned"]),
+        *(
+            (f"{flags} {HEADS} --bias-gain 3", f"{flags} {HEADS} --bias-gain auto", "_gain")
+            for flags in (
+                *("t5_tiny", "huang1_tiny", "kerple_log_tiny", "learned_tiny", "alibi_tiny --alibi-slopes two-sided"),
+                "tupe_rel_tiny --untie-first-token true --segment-separator w3",
+                "nopos_tiny --target-position-encoding diet_rel --cross-attention-positions true",
+                "t5_tiny --input-positions learned",
+                "sinusoidal_tiny --target-position-encoding learned",
+            )
+        ),
+        (
+            *("tiny --encoder-learned-pos --decoder-learned-pos", "learned_tiny --bias-gain auto"),
+            r"trained with other positions \(stock fairseq\)",
+        ),
+        ("t5_tiny", "t5_tiny --urpe true", '"urpe": true'),
     ],
 )
-def test_fine_tuning_from_another_gain_starts_from_the_same_function(name, flags):
+def test_fine_tuning_starts_from_the_function_of_the_trained_model(trained, tuned, message):
     """Without fine-tuning, the checkpoint is refused."""
-    arch = architecture_name(name, "tiny")
-    heads = ["--decoder-attention-heads", "4"]
-    trained = enlarge_positions(build_model(arch, *flags, *heads, "--bias-gain", "3"))
-    tuned = build_model(arch, *flags, *heads, "--bias-gain", "auto", seed=2)
-    with pytest.raises(PositionMismatch, match="_gain"):
-        tuned.load_state_dict(trained.state_dict())
+    before = enlarge_positions(build_model(*f"transformer_{trained}".split()))
+    model = build_model(*f"transformer_{tuned}".split(), seed=2)
+    with pytest.raises(PositionMismatch, match=message):
+        model.load_state_dict(before.state_dict())
     with fine_tuning():
-        tuned.load_state_dict(trained.state_dict())
-    torch.testing.assert_close(outputs(tuned), outputs(trained), rtol=0, atol=1e-9)
-
-
-def test_fine_tuning_from_stock_fairseq_starts_from_its_function():
-    stock = build_model("transformer_tiny", "--encoder-learned-pos", "--decoder-learned-pos")
-    tuned = build_model("transformer_learned_tiny", "--bias-gain", "auto", seed=2)
-    with pytest.raises(PositionMismatch, match=r"trained with other positions \(stock fairseq\)"):
-        tuned.load_state_dict(stock.state_dict())
-    with fine_tuning():
-        tuned.load_state_dict(stock.state_dict())
-    torch.testing.assert_close(outputs(tuned), outputs(stock), rtol=0, atol=1e-12)
+        model.load_state_dict(before.state_dict())
+    torch.testing.assert_close(logits(model, *INPUTS), logits(before, *INPUTS), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["t5", "huang1"])

@@ -42,10 +42,17 @@ def sharing(table):
     return "none" if len(table) > 1 and table.dim() == 3 else "head"
 
 
+def weights_and_biases(names, arrays, pattern):
+    """The parameters of modules, from arrays that other code calls by this pattern."""
+    return {
+        f"{own}.{kind}": arrays[pattern.format(theirs, kind)]
+        for own, theirs in names.items()
+        for kind in ("weight", "bias")
+    }
+
+
 def shaw(facts, arrays):
-    tables = {"relative_keys": arrays["rel_k"]}
-    if "rel_v" in arrays:
-        tables["relative_values"] = arrays["rel_v"]
+    tables = {"relative_keys": arrays["rel_k"]} | ({"relative_values": arrays["rel_v"]} if "rel_v" in arrays else {})
     options = {"clipping_distance": facts["clip_k"], "position_sharing": sharing(arrays["rel_k"])}
     return build("shaw", arrays, tables, relative_values="rel_v" in arrays, **options)
 
@@ -99,12 +106,8 @@ def t5(facts, arrays):
 
 
 def gated_t5(facts, arrays):
-    parameters = {
-        "relative_bias": arrays["relative_attention_bias.weight"].T,
-        "gate_projection.weight": arrays["grep_linear.weight"],
-        "gate_projection.bias": arrays["grep_linear.bias"],
-        "gate_scale": arrays["grep_a"],
-    }
+    parameters = weights_and_biases({"gate_projection": "grep_linear"}, arrays, "{}.{}")
+    parameters |= {"relative_bias": arrays["relative_attention_bias.weight"].T, "gate_scale": arrays["grep_a"]}
     return build("gated_t5", arrays, parameters, num_buckets=facts["num_buckets"], max_distance=facts["max_distance"])
 
 
@@ -116,14 +119,8 @@ def named(encoding, names, **options):
 
 
 def fire(facts, arrays):
-    parameters = {
-        "rate": arrays["c"],
-        "threshold_scale": arrays["L_multiplier"],
-        "hidden.weight": arrays["mlp.0.weight"],
-        "hidden.bias": arrays["mlp.0.bias"],
-        "output.weight": arrays["mlp.2.weight"],
-        "output.bias": arrays["mlp.2.bias"],
-    }
+    parameters = weights_and_biases({"hidden": 0, "output": 2}, arrays, "mlp.{}.{}")
+    parameters |= {"rate": arrays["c"], "threshold_scale": arrays["L_multiplier"]}
     return build("fire", arrays, parameters, fire_threshold=facts["init_L"], bidirectional=False)
 
 
@@ -132,34 +129,21 @@ def rotary(facts, arrays):
 
 
 def sinusoidal_relative(facts, arrays):
-    parameters = {
-        "relative_projection": arrays["W_kR"],
-        "content_bias": arrays["u"],
-        "position_bias": arrays["v_bias"],
-    }
-    options = {}
+    names = {"relative_projection": "W_kR", "content_bias": "u", "position_bias": "v_bias"}
     if facts.get("segments"):
-        options["segment_vectors"] = True
-        parameters |= {"segment_query_bias": arrays["s_bias"], "segment_vectors": arrays["seg_embed"]}
-    return build(facts["encoding"], arrays, parameters, **options)
+        names |= {"segment_query_bias": "s_bias", "segment_vectors": "seg_embed"}
+    options = {"segment_vectors": True} if facts.get("segments") else {}
+    return named(facts["encoding"], names, **options)(facts, arrays)
 
 
 def tupe(facts, arrays):
-    parameters = {
-        "position_vectors": arrays["pos_table"],
-        "norm.weight": arrays["pos_ln_weight"],
-        "norm.bias": arrays["pos_ln_bias"],
-        "query_projection.weight": arrays["pos_q_weight"],
-        "query_projection.bias": arrays["pos_q_bias"],
-        "key_projection.weight": arrays["pos_k_weight"],
-        "key_projection.bias": arrays["pos_k_bias"],
-    }
+    names = {"norm": "ln", "query_projection": "q", "key_projection": "k"}
+    parameters = {"position_vectors": arrays["pos_table"], **weights_and_biases(names, arrays, "pos_{}_{}")}
     options = {"untie_first_token": True, "max_positions": len(arrays["pos_table"]) - 1}
     if facts["encoding"] == "tupe_a":
         return build("tupe_abs", arrays, parameters, **options)
     buckets, table = facts["num_buckets"], arrays["relative_table"].T
-    parameters["relative_bias"] = table[:, :buckets]
-    parameters["first_token_bias"] = table[:, [buckets // 2, buckets]]
+    parameters |= {"relative_bias": table[:, :buckets], "first_token_bias": table[:, [buckets // 2, buckets]]}
     options |= {"num_buckets": buckets, "max_distance": facts["max_distance"]}
     return build("tupe_rel", arrays, parameters, **options)
 
@@ -178,11 +162,7 @@ def deberta(facts, arrays):
         table = F.layer_norm(table, table.shape[-1:], arrays["norm_weight"], arrays["norm_bias"], eps=1e-7)
     parameters = {"relative_vectors": table.flip(0)}  # theirs is by i - j
     shares = facts.get("share_att_key", False)
-    options = {
-        "content_to_position": "c2p" in facts["terms"],
-        "position_to_content": "p2c" in facts["terms"],
-        "share_key_projection": shares,
-    }
+    options = {"content_to_position": "c2p" in facts["terms"], "position_to_content": "p2c" in facts["terms"]}
     if "clip_k" in facts:
         options["clipping_distance"] = facts["clip_k"]
     else:
@@ -192,40 +172,26 @@ def deberta(facts, arrays):
         if "p2c" in facts["terms"]:
             weight = parameters["query_projection.weight"] = arrays["W_pos_query"]
             parameters["query_projection.bias"] = arrays.get("b_pos_query", torch.zeros(len(weight)))
-    encoding = build("deberta", arrays, parameters, **options)
+    encoding = build("deberta", arrays, parameters, share_key_projection=shares, **options)
     if shares:
-        query, key = (partial(F.linear, weight=arrays[f"W_{of}"], bias=arrays[f"b_{of}"]) for of in ("query", "key"))
-        encoding.read_layer(torch.zeros(()), (query, key))
+        projections = [partial(F.linear, weight=arrays[f"W_{x}"], bias=arrays[f"b_{x}"]) for x in ("query", "key")]
+        encoding.read_layer(torch.zeros(()), projections)
     return encoding
 
 
 #: how to build the encoding of a file, by the beginning of its name
 FAMILIES = {
-    "shaw__": shaw,
-    "shaw_per_head__": shaw,
-    "shaw_keys_only__": shaw,
+    **dict.fromkeys(("shaw__", "shaw_per_head__", "shaw_keys_only__", "shaw_step__"), shaw),
     "shaw_keys_only__hf": relative_key,
-    "shaw_step__": shaw,
-    "diet_rel_": diet_rel,
-    "diet_abs_": diet_abs,
-    "urpe__": urpe,
-    "t5_bias_": t5,
+    **{"diet_rel_": diet_rel, "diet_abs_": diet_abs, "urpe__": urpe, "t5_bias_": t5, "fire__": fire},
+    **{"gated_t5__": gated_t5, "forget__": forget, "tupe_": tupe, "huang_method4__": huang4},
+    **{"rope_": rotary, "rotary_options__": rotary, "deberta__": deberta, "deberta_v2__": deberta},
+    **{"transformer_xl__": sinusoidal_relative, "xlnet__": sinusoidal_relative},
     "alibi__": named("alibi", {}),
     "alibi_learned__": named("alibi", {"log_slopes": "learned_logslopes"}, alibi_slopes="learned"),
-    "fire__": fire,
-    "gated_t5__": gated_t5,
     "kerple_log__": named("kerple_log", {"magnitude": "bias_p", "rate": "bias_a"}),
     "kerple_power__": named("kerple_power", {"magnitude": "bias_a", "exponent": "bias_p"}),
-    "forget__": forget,
-    "rope_": rotary,
-    "rotary_options__": rotary,
     "pope__": named("pope", {"phases": "phases"}),
-    "transformer_xl__": sinusoidal_relative,
-    "xlnet__": sinusoidal_relative,
-    "tupe_": tupe,
-    "huang_method4__": huang4,
-    "deberta__": deberta,
-    "deberta_v2__": deberta,
 }
 #: tested in other ways, here and in test_augmentation.py
 OTHERS = (
@@ -271,9 +237,9 @@ def test_buckets_equal_golden_ones():
         assert torch.equal(by_clamped_distance(table, arrays["distance_j_minus_i"]), arrays["expected_bucket"])
     for name, theirs in load(GOLDEN / "deberta_bucket_table__microsoft.npz")[1].items():
         buckets, furthest = (int(number) for number in name.split("_")[1:])
-        found = torch.tensor(signed_log_buckets(buckets, furthest))
+        table = torch.tensor(signed_log_buckets(buckets, furthest))
         distances = torch.arange(furthest + 5, -furthest - 6, -1)  # theirs are i - j, ascending
-        assert torch.equal(-by_clamped_distance(found, distances), theirs.long()), name
+        assert torch.equal(-by_clamped_distance(table, distances), theirs.long()), name
 
 
 def test_the_sinusoids_of_the_paper():
@@ -285,18 +251,16 @@ def test_the_sinusoids_of_the_paper():
     assert len(module.weights) < length
     tokens = torch.full((2, length), 9)
     tokens[1, :3] = 1
-    found = module(tokens)
-    torch.testing.assert_close(found[0], expected, rtol=0, atol=2e-5)  # their frequencies are in single precision
-    torch.testing.assert_close(found[1, 3:], expected[:-3], rtol=0, atol=2e-5)
-    assert not found[1, :3].any()
+    vectors = module(tokens)
+    torch.testing.assert_close(vectors[0], expected, rtol=0, atol=2e-5)  # their frequencies are in single precision
+    torch.testing.assert_close(vectors[1, 3:], expected[:-3], rtol=0, atol=2e-5)
+    assert not vectors[1, :3].any()
     step = module(tokens[:, :7], incremental_state={})
     torch.testing.assert_close(step[:, 0], expected[6].expand(2, -1), rtol=0, atol=2e-5)
     for place in (0, 1, 6, 399, 2.5):
-        exact = module.of_rows(torch.tensor(place + 2))
-        for i in range(width // 2):
-            angle = place / 10000 ** (2 * i / width)
-            assert float(exact[2 * i]) == pytest.approx(math.sin(angle), abs=1e-10)
-            assert float(exact[2 * i + 1]) == pytest.approx(math.cos(angle), abs=1e-10)
+        angles = [place / 10000 ** (2 * i / width) for i in range(width // 2)]
+        exact = [function(angle) for angle in angles for function in (math.sin, math.cos)]
+        assert module.of_rows(torch.tensor(place + 2)).tolist() == pytest.approx(exact, abs=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned_absolute"])
@@ -304,12 +268,9 @@ def test_input_positions_equal_golden_outputs(kind):
     """The architectures of `sinusoidal` and `learned` use fairseq's own modules."""
     for path in GOLDEN.glob(f"{kind}__fairseq__*.npz"):
         facts, arrays = load(path)
-        tokens, expected = arrays["tokens"], arrays["expected_encoding"]
-        learned = "table" in arrays
-        module = PositionalEmbedding(64, expected.size(-1), facts.get("padding_idx", 1), learned=learned)
-        if learned:
-            module = PositionalEmbedding(len(arrays["table"]) - 2, expected.size(-1), 1, learned=True).double()
-            with torch.no_grad():
-                module.weight.copy_(arrays["table"])
-        found = module(tokens)
-        torch.testing.assert_close(found.double(), expected.double(), rtol=0, atol=1e-6)
+        expected, table = arrays["expected_encoding"], arrays.get("table")
+        rows = 64 if table is None else len(table) - 2
+        module = PositionalEmbedding(rows, expected.size(-1), facts.get("padding_idx", 1), learned=table is not None)
+        if table is not None:
+            module.load_state_dict({"weight": table})
+        torch.testing.assert_close(module(arrays["tokens"]).double(), expected.double(), rtol=0, atol=1e-6)

@@ -10,28 +10,21 @@ from fairseq_posenc.positions import Positions
 
 #: (queries, keys, first query, left clip, right clip)
 CASES = [
-    (7, 7, 0, 2, 2),
-    (7, 7, 0, 3, 0),
-    (7, 7, 0, 0, 0),
-    (7, 7, 0, 6, 6),
-    (7, 7, 0, 20, 9),
-    (1, 7, 6, 2, 2),
-    (3, 9, 6, 2, 1),
-    (3, 9, 6, 30, 30),
-    (3, 20, 8, 2, 3),
-    (2, 12, 0, 1, 1),
+    *((7, 7, 0, *clips) for clips in ((2, 2), (3, 0), (0, 0), (6, 6), (20, 9))),
+    *((1, 7, 6, 2, 2), (3, 9, 6, 2, 1), (3, 9, 6, 30, 30), (3, 20, 8, 2, 3), (2, 12, 0, 1, 1)),
 ]
 
 
-def clipped_of(queries, keys, first, left, right):
-    return Positions(queries, keys, first=first).clipped(left, right)
+def clipped_and_rows(queries, keys, first, left, right):
+    """The clipped distances, and how many rows of a table they need."""
+    clipped = Positions(queries, keys, first=first).clipped(left, right)
+    return clipped, clipped.rows.stop - clipped.rows.start
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_sums_by_row_are_those_of_a_scatter(case, dtype):
-    clipped = clipped_of(*case)
-    rows = clipped.rows.stop - clipped.rows.start
+    clipped, rows = clipped_and_rows(*case)
     x = torch.rand(2, 3, *case[:2]).to(dtype).transpose(0, 1).contiguous().transpose(0, 1)
     expected = torch.zeros(2, 3, case[0], rows, dtype=torch.float64)
     expected.scatter_add_(-1, clipped.indices.expand(2, 3, -1, -1), x.double())
@@ -45,8 +38,7 @@ def test_sums_by_row_are_those_of_a_scatter(case, dtype):
 def test_gradients_of_products_by_row(monkeypatch, case, many):
     """Of the first and of the second order."""
     monkeypatch.setattr(tables, "MANY_LOGITS", many)
-    clipped = clipped_of(*case)
-    rows = clipped.rows.stop - clipped.rows.start
+    clipped, rows = clipped_and_rows(*case)
     by_row, weights, table = (
         torch.randn(shape, dtype=torch.float64, requires_grad=True)
         for shape in ((2, 2, case[0], rows), (2, 2, *case[:2]), (2, rows, 3))

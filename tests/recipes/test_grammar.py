@@ -7,6 +7,8 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -48,11 +50,11 @@ SAY = Verb("claim", "sag", "clausal")
 A, WITH = DETERMINERS[3], PREPOSITIONS[0]
 
 
-def the(noun, modifier=None):
+def the(noun: Noun, modifier: Any = None) -> NounPhrase:
     return NounPhrase(THE, (), noun, modifier)
 
 
-def clause(verb, tense, *nouns, gap="", **others):
+def clause(verb: Verb, tense: Any, *nouns: Noun | NounPhrase, gap: str = "", **others: Any) -> Clause:
     """A clause with the arguments of the verb in the order subject, direct, indirect, without the gap."""
     roles = [role for role in ("subject", "direct", "indirect") if role != gap]
     phrases = [the(noun) if isinstance(noun, Noun) else noun for noun in nouns]
@@ -109,14 +111,19 @@ def test_no_source_sentence_has_two_translations(depth, nouns, least, monkeypatc
         monkeypatch.setattr(grammar, name, value)
     verbs = {verb.frame: (verb,) for verb in (LAUGH, INVITE, HELP, SHOW, SAY)}
     sampler = grammar.Sampler(random.Random(1), grammar.Lexicon(nouns, (OLD,), verbs, (GLADLY,)), depth)
-    translations = {}
-    repeated = 0
+    translations, repeated = {}, 0
     for _ in range(15000):
         sentence = sampler.sentence()
         source, target = " ".join(sentence.source()), " ".join(sentence.target())
         repeated += source in translations and sampler.left == 0
         assert translations.setdefault(source, target) == target, source
     assert repeated > least
+
+
+def write_text(directory: Path, *words: str) -> Path:
+    result = CliRunner().invoke(grammar.main, [*words, str(directory)])
+    assert result.exit_code == 0, result.output
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -131,17 +138,14 @@ def plain(tmp_path_factory):
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
     """The same with deeper test sets and contrastive pairs."""
-    directory = tmp_path_factory.mktemp("full")
-    result = CliRunner().invoke(grammar.main, [*SIZES, "--deeper=100", "--contrast=50", str(directory)])
-    assert result.exit_code == 0, result.output
-    return directory
+    return write_text(tmp_path_factory.mktemp("full"), *SIZES, "--deeper=100", "--contrast=50")
 
 
-def lines(path):
+def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def digest(directory, names):
+def digest(directory: Path, names: list[str]) -> str:
     return hashlib.sha256(b"".join((directory / name).read_bytes() for name in names)).hexdigest()
 
 
@@ -156,8 +160,7 @@ def test_same_bytes_on_every_python(plain, full):
 
 
 def test_test_set_does_not_depend_on_training_size(plain, tmp_path):
-    assert CliRunner().invoke(grammar.main, ["--train=10", *SIZES[1:], str(tmp_path)]).exit_code == 0
-    assert digest(tmp_path, SPLITS[2:]) == digest(plain, SPLITS[2:])
+    assert digest(write_text(tmp_path, "--train=10", *SIZES[1:]), SPLITS[2:]) == digest(plain, SPLITS[2:])
 
 
 def test_every_sentence_is_unique_short_and_followed_by_its_twin(full):
@@ -168,9 +171,9 @@ def test_every_sentence_is_unique_short_and_followed_by_its_twin(full):
         assert len(source) == len(target)
         assert all(line == " ".join(line.split()) for line in source + target)
         assert max(len(line.split()) for line in source) <= (40 if name in DEEPER else 20)
-        for one in range(0, len(source), 2):
-            assert sorted(source[one].split()) == sorted(source[one + 1].split())
-            assert target[one] != target[one + 1]
+        bags = [sorted(line.split()) for line in source]
+        assert bags[::2] == bags[1::2]
+        assert all(line != twin for line, twin in zip(target[::2], target[1::2], strict=True))
         everything += source
     assert len(set(everything)) == len(everything) == 4000 + 200 + 200 + 100 + 100
 
@@ -211,24 +214,23 @@ CHILD_JOINED = NounPhrase(THE, (OLD,), WOMAN, PrepositionalPhrase(WITH, the(CHIL
     ],
 )
 def test_contrastive_pairs_have_one_error(phenomenon, main, expected):
-    pairs = [one for one in grammar.contrasts(Sentence(main)) if one.phenomenon == phenomenon]
-    assert {(one.contrastive, one.distance) for one in pairs} == expected
+    pairs = [pair for pair in grammar.contrasts(Sentence(main)) if pair.phenomenon == phenomenon]
+    assert {(pair.contrastive, pair.distance) for pair in pairs} == expected
 
 
 def test_contrastive_pairs_are_of_new_sentences(full):
     pairs = read_set(full / "contrast.tsv")
-    assert Counter(one.phenomenon for one in pairs) == dict.fromkeys(("gender", "case", "relative", "prefix"), 50)
-    assert {line for path in full.glob("*.xa") for line in lines(path)}.isdisjoint(one.source for one in pairs)
-    assert len({(one.phenomenon, one.source) for one in pairs}) == len(pairs)
+    assert Counter(pair.phenomenon for pair in pairs) == dict.fromkeys(("gender", "case", "relative", "prefix"), 50)
+    assert {line for path in full.glob("*.xa") for line in lines(path)}.isdisjoint(pair.source for pair in pairs)
+    assert len({(pair.phenomenon, pair.source) for pair in pairs}) == len(pairs)
 
 
 # --- Errors ---
 
 
 def test_an_interrupted_run_keeps_the_old_files(tmp_path, monkeypatch):
-    arguments = ["--train=10", "--valid=10", "--test=10", str(tmp_path)]
-    assert CliRunner().invoke(grammar.main, arguments).exit_code == 0
-    before = digest(tmp_path, SPLITS)
+    arguments = ["--train=10", "--valid=10", "--test=10"]
+    before = digest(write_text(tmp_path, *arguments), SPLITS)
 
     def full_disk(path, content):
         if path.name == "train.xb":
@@ -237,7 +239,7 @@ def test_an_interrupted_run_keeps_the_old_files(tmp_path, monkeypatch):
 
     write = grammar.Path.write_bytes
     monkeypatch.setattr(grammar.Path, "write_bytes", full_disk)
-    result = CliRunner().invoke(grammar.main, ["--seed=2", *arguments])
+    result = CliRunner().invoke(grammar.main, ["--seed=2", *arguments, str(tmp_path)])
     assert "No space left" in result.output
     assert {path.name for path in tmp_path.iterdir()} == set(SPLITS)
     assert digest(tmp_path, SPLITS) == before

@@ -49,8 +49,8 @@ def test_the_number_of_an_article_decides_its_split(tmp_path: Path) -> None:
     assert text["train.ja"] == ["京都 BDS00001。", "二", "京都 SAT00005。", "二"]
     assert text["train.en"] == ["Kyoto BDS00001.", "<2>", "Kyoto SAT00005.", "<2>"]
     assert text["train.documents"] == ["BDS00001", "BDS00001", "SAT00005", "SAT00005"]
-    found = {split: text[f"{split}.documents"][0] for split in ("dev", "tune", "test")}
-    assert found == {"dev": "SAT00002", "tune": "SAT00003", "test": "SAT00004"}
+    first = {split: text[f"{split}.documents"][0] for split in ("dev", "tune", "test")}
+    assert first == {"dev": "SAT00002", "tune": "SAT00003", "test": "SAT00004"}
 
 
 @pytest.mark.parametrize(

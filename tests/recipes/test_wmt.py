@@ -30,20 +30,14 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 LINES = 300
 SMALL = {
-    **{f"model.{side}-layers": "1" for side in ("encoder", "decoder")},
-    **{f"model.{side}-embed-dim": "16" for side in ("encoder", "decoder")},
-    **{f"model.{side}-ffn-embed-dim": "32" for side in ("encoder", "decoder")},
-    **{f"model.{side}-attention-heads": "2" for side in ("encoder", "decoder")},
-    "prepare.vocabulary": "300",
-    "train.batch-tokens": "3000",
-    "train.max-tokens": "1500",
-    "train.max-update": "6",
-    "train.save-interval-updates": "2",
-    "train.warmup-updates": "2",
-    "train.num-workers": "0",
-    "generate.max-len-a": "0",
-    "generate.max-len-b": "8",
-    "generate.beam": "2",
+    **{
+        f"model.{side}-{dimension}": size
+        for side in ("encoder", "decoder")
+        for dimension, size in {"layers": 1, "embed-dim": 16, "ffn-embed-dim": 32, "attention-heads": 2}.items()
+    },
+    **{"prepare.vocabulary": 300, "train.batch-tokens": 3000, "train.max-tokens": 1500, "train.max-update": 6},
+    **{"train.save-interval-updates": 2, "train.warmup-updates": 2, "train.num-workers": 0},
+    **{"generate.max-len-a": 0, "generate.max-len-b": 8, "generate.beam": 2},
 }
 
 
@@ -77,16 +71,16 @@ def results(root: Path) -> dict[str, str]:
     Of averaged.pt, only the weights are compared, because pickle writes equal settings differently if they are one
     object.
     """
-    found = {}
+    hashes = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         timed = path.suffix in (".log", ".pt") or path.name in ("training.json", "done.json", ".lock")
         if path.name == "experiment.json":  # without the commit, which may change while the test runs
             about = read_json(path)
-            found[name] = fingerprint({key: value for key, value in about.items() if key != "environment"})
+            hashes[name] = fingerprint({key: value for key, value in about.items() if key != "environment"})
         elif path.is_file() and not timed and not path.name.startswith("compare."):
-            found[name] = file_hash(path)
-    return found
+            hashes[name] = file_hash(path)
+    return hashes
 
 
 OPTIONS = ["--conf", "shaw-base", "--pair", "en-de", "--experiments", "shaw-k16"]
@@ -118,8 +112,8 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     # On a busy machine the stage may be over before it is seen.
-    stages = [*IN_THE_MIDDLE]
-    wait_until(lambda: any(any(root.glob(IN_THE_MIDDLE[one])) for one in stages[stages.index(stage) :]), process)
+    patterns = [*IN_THE_MIDDLE.values()][[*IN_THE_MIDDLE].index(stage) :]
+    wait_until(lambda: any(any(root.glob(pattern)) for pattern in patterns), process)
     time.sleep(delay)
     assert process.poll() is None, f"it ended before it could be interrupted in {stage}"
     if number == signal.SIGINT:  # a terminal sends the signal to all processes
@@ -134,13 +128,13 @@ def interrupt(root: Path, words: list[str], stage: str, number: int = signal.SIG
 
 def working_on(root: Path) -> list[str]:
     """The commands that run on files of a directory."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            line = (process / "cmdline").read_bytes().decode().split("\0")
-            if int(process.name) != os.getpid() and any(word.startswith(f"{root}/") for word in line):
-                found.append(" ".join(line))
-    return found
+            words = (process / "cmdline").read_bytes().decode().split("\0")
+            if int(process.name) != os.getpid() and any(word.startswith(f"{root}/") for word in words):
+                commands.append(" ".join(words))
+    return commands
 
 
 @pytest.fixture(scope="module")
@@ -150,30 +144,24 @@ def unbroken(root: Path) -> tuple[list[str], dict[str, str]]:
     said = run(*words)
     for line in ("prepare: newstest2014: 300 pairs", "tok. BLEU (historical)", "shaw-k16"):
         assert line in said
-    found = results(root)
+    expected = results(root)
     for name in ("data", "output"):
         (root / name).rename(root / f"unbroken-{name}")
-    return words, found
+    return words, expected
 
 
-def assert_ends_alike(root: Path, words: list[str], found: dict[str, str]) -> None:
+def assert_ends_alike(root: Path, words: list[str], expected: dict[str, str]) -> None:
     """Asserts that the recipe, started again, ends with the results of the uninterrupted run."""
     run(*words)
-    assert {name: value for name, value in results(root).items() if not name.startswith("unbroken-")} == found
+    assert {name: value for name, value in results(root).items() if not name.startswith("unbroken-")} == expected
     assert "Loaded checkpoint" in next(root.glob(f"{PATTERN}train.log")).read_text()
     ours, theirs = (
-        load_checkpoint(next(root.glob(pattern)))["model"]
-        for pattern in (f"{PATTERN}averaged.pt", f"unbroken-{PATTERN}averaged.pt")
+        load_checkpoint(next(root.glob(f"{place}{PATTERN}averaged.pt")))["model"] for place in ("", "unbroken-")
     )
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        assert torch.equal(tensor, theirs[name]), name
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
 
 
-OTHERS = [signal.SIGKILL, signal.SIGINT, signal.SIGTERM]
-
-
-@pytest.mark.parametrize("number", OTHERS, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_interrupted_at_each_stage_and_resumed_it_writes_the_same_bytes(
     root: Path, unbroken: tuple[list[str], dict[str, str]], number: signal.Signals
 ) -> None:

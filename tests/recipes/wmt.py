@@ -63,13 +63,12 @@ def document_names(lines: int) -> list[str]:
 
 def as_sgm(lines: list[bytes]) -> bytes:
     """The SGM format of WMT's test sets."""
-    found = [b'<refset setid="x" srclang="any">']
+    sgm = [b'<refset setid="x" srclang="any">']
     for first in range(0, len(lines), LINES_OF_DOCUMENT):
-        found += [STARTS[first % 3].format(document_names(len(lines))[first]).encode(), b"<p>"]
-        part = lines[first : first + LINES_OF_DOCUMENT]
-        found += [b'<seg id="%d">%b</seg>' % (number, line) for number, line in enumerate(part, 1)]
-        found += [b"</p>", b"</doc>"]
-    return b"\n".join([*found, b"</refset>\n"])
+        segments = enumerate(lines[first : first + LINES_OF_DOCUMENT], 1)
+        sgm += [STARTS[first % 3].format(document_names(len(lines))[first]).encode(), b"<p>"]
+        sgm += [*(b'<seg id="%d">%b</seg>' % segment for segment in segments), b"</p>", b"</doc>"]
+    return b"\n".join([*sgm, b"</refset>\n"])
 
 
 def member_bytes(row: Source, lines: int) -> bytes:
@@ -77,31 +76,27 @@ def member_bytes(row: Source, lines: int) -> bytes:
     pair = row.pairs.split(",")[0] if row.pairs != "*" else f"en-{row.language if row.language != 'en' else 'de'}"
     # Other splits have other text: later lines.
     skip = sum(map(ord, row.split)) % 50
-    found = generated("-".join(sorted(pair.split("-"))), row.language, lines + skip)[skip:]
+    text = generated("-".join(sorted(pair.split("-"))), row.language, lines + skip)[skip:]
     assert row.member is not None
     if row.member.endswith(".sgm"):
-        return as_sgm(found)
-    data = b"".join(line + b"\n" for line in found)
+        return as_sgm(text)
+    data = b"".join(line + b"\n" for line in text)
     return gzip.compress(data, mtime=0) if row.member.endswith(".gz") else data
 
 
 def write_archives(
-    recipe: Path,
-    directory: Path,
-    lines: int | Mapping[str, int] = 100,
-    archives: Path | None = None,
+    recipe: Path, directory: Path, lines: int | Mapping[str, int] = 100, archives: Path | None = None
 ) -> list[Made]:
     """Writes every archive that `recipe`/sources.tsv names, in each alternative; `lines` a split, or for all."""
     rows = read_sources(recipe / "sources.tsv")
     table = read_archives(archives or recipe.parent / "common/wmt/archives.tsv")
     made = []
     for name in dict.fromkeys(row.archive for row in rows):
-        members = {"a member/that is not needed.txt": b"no\n"}
-        for row in rows:
-            if row.archive == name:
-                assert row.member is not None
-                size = lines if isinstance(lines, int) else lines[row.split]
-                members[row.member] = member_bytes(row, size)
+        members = {"a member/that is not needed.txt": b"no\n"} | {
+            str(row.member): member_bytes(row, lines if isinstance(lines, int) else lines[row.split])
+            for row in rows
+            if row.archive == name
+        }
         for alternative in table[name]:
             made.append(Made(alternative, directory / name / alternative.file))
             write_archive(made[-1].path, members)
@@ -139,10 +134,10 @@ def write_conf(path: Path, extended: Path, values: Mapping[str, object]) -> Path
 def write_table(made: list[Made], table: Path, url: str = "http://localhost:1") -> Path:
     """Writes an archives.tsv of these files at `url`, with hashes and sizes, which are unknown if the real ones are."""
     rows = ["archive\turl\tbytes\tchecksum\n"]
-    for one in made:
-        data, method = one.path.read_bytes(), one.row.checksum.split(":")[0]
-        size = str(len(data)) if one.row.bytes is not None else "-"
-        rows.append(f"{one.row.archive}\t{one.url(url)}\t{size}\t{method}:{hashlib.new(method, data).hexdigest()}\n")
+    for file in made:
+        data, method = file.path.read_bytes(), file.row.checksum.split(":")[0]
+        size = str(len(data)) if file.row.bytes is not None else "-"
+        rows.append(f"{file.row.archive}\t{file.url(url)}\t{size}\t{method}:{hashlib.new(method, data).hexdigest()}\n")
     table.parent.mkdir(parents=True, exist_ok=True)
     table.write_text("".join(rows))
     return table
