@@ -3,7 +3,8 @@
 * An experiment's fingerprint counts results, precision and end, and a batch that does not follow from
   train.batch-tokens (`made_from` in posenc_experiments/experiment/experiment.py).
 * Checkpoints of one training share results, precision and the size of all processes' batch (checkpoints/training.py).
-* Seeds are pooled if their fingerprints, searches and what is RECORDED are equal (evaluation/results.py).
+* Seeds of one name and setup are pooled if what their fingerprints are made of, their searches and the batch that was
+  recorded for the hardware are equal (`_variants` in posenc_experiments/evaluation/results.py).
 
 This file imports nothing of the package, so that recipes can load it without torch and fairseq.
 """
@@ -14,8 +15,6 @@ Effect = Literal["result", "precision", "batch", "end", "speed", "report"]
 
 #: flags of a precision other than single
 PRECISIONS = ("memory-efficient-fp16", "memory-efficient-bf16", "fp16", "bf16", "amp")
-#: effects that experiment.json records in `environment`: a batch for the hardware and, in earlier records, a precision
-RECORDED: tuple[Effect, ...] = ("batch", "precision")
 
 #: the flags that change something else than the result; names that end in `-` are beginnings
 _LISTED: dict[Effect, str] = {

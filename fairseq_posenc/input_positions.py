@@ -15,7 +15,7 @@ from .encodings.contract.gain import LearnedScalars, resolve_gain, scale_around,
 from .errors import FlagError
 
 
-def given_rows(tokens: Tensor, padding_idx: Any) -> Tensor | None:
+def given_rows(padding_idx: Any) -> Tensor | None:
     """The row of each query in fairseq's tables, (batch, queries), or None if positions are 0, 1, 2, ...
 
     Row 0 of the positions is ``padding_idx + 1``; padding has row ``padding_idx``, which is zero.
@@ -24,8 +24,11 @@ def given_rows(tokens: Tensor, padding_idx: Any) -> Tensor | None:
     if stack is None or stack.own.given is None:
         return None
     positions = stack.own
-    padding = tokens.eq(padding_idx)[:, positions.first : positions.first + positions.queries]
-    return (positions.query_positions + padding_idx + 1).masked_fill(padding, padding_idx)
+    rows = positions.query_positions + padding_idx + 1
+    if positions.padding_mask is None:
+        return rows
+    padding = positions.padding_mask[:, positions.first : positions.first + positions.queries]
+    return rows.masked_fill(padding, padding_idx)
 
 
 class SinusoidalPositions(SinusoidalPositionalEmbedding):
@@ -39,7 +42,7 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
         super().__init__(stock.embedding_dim, stock.padding_idx, init_size=len(stock.weights))
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        rows = given_rows(input, self.padding_idx)
+        rows = given_rows(self.padding_idx)
         if rows is None:
             return super().forward(input, *args, **kwargs)
         return self.of_rows(rows).masked_fill(rows.eq(self.padding_idx)[..., None], 0).to(self.weights)
@@ -108,7 +111,7 @@ class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         stack: Any = current_positions()
         padding_idx: Any = self.padding_idx
-        rows = given_rows(input, padding_idx)
+        rows = given_rows(padding_idx)
         if rows is None:
             vectors = super().forward(input, *args, **kwargs)
         elif stack.own.extent[0] > self.max_positions:

@@ -132,7 +132,7 @@ BACKENDS: dict[str, Backend] = {"auto": auto, "sdpa": sdpa, "flex": flex, "eager
 
 
 def compute(inputs: AttentionInputs, backend: str, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-    """The output of a backend; with ``need_weights``, of no backend, and the weights, (B, H, T, S)."""
+    """The output of a backend; or, with ``need_weights``, the output and the weights (B, H, T, S) without a backend."""
     return inputs.output_and_weights() if need_weights else (BACKENDS[backend](inputs), None)
 
 

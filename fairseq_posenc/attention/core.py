@@ -1,4 +1,4 @@
-""":func:`attend`: scaled dot-product attention with a position encoding, the entry point of all attention here."""
+""":func:`attend`: scaled dot-product attention with a position encoding, without a model."""
 
 from __future__ import annotations
 

@@ -59,23 +59,23 @@ class AttentionInputs:
         dropout: float,
         layer_input: Tensor | None,
         projections: Projections | None,
-        earlier: Saved | None = None,
+        cache: Saved | None = None,
     ) -> AttentionInputs:
-        """Calls the encoding's ``read_layer`` and ``transform``, and masks padding and ``attn_mask``.
+        """Calls the encoding's ``read_layer`` and ``transform``, extends the cache, and makes the masks.
 
         Args:
             q: (B, H, T, d), projected.
             k, v: (B, H, S, d), projected; in incremental decoding those of the new tokens only.
             layer_input: (B, S, H d), the input of the layer, read only by an encoding with the hook ``read_layer``.
-            earlier: in incremental decoding, what is cached of earlier tokens; the new tokens are added to it.
+            cache: in incremental decoding, what is cached of earlier tokens, to which the new ones are added.
         """
         from_input = None
         if "read_layer" in encoding.hooks:
             assert layer_input is not None, "attention has the input of its layer"
             from_input = encoding.read_layer(layer_input, projections)
         q, k, v = encoding.transform(q, k, v, positions)
-        if earlier is not None:
-            k, v, from_input = extend(earlier, k, v, from_input)
+        if cache is not None:
+            k, v, from_input = extend(cache, k, v, from_input)
         # Mixtures of keys contain no padding: ``transform`` has removed it.
         masks = Masks.cached(positions, attn_mask, q.dtype, hides_padding=not encoding.facts.projects_length)
         return cls(encoding, q, k, v, positions, masks, dropout, from_input)
@@ -123,10 +123,13 @@ class AttentionInputs:
         bias = None
         if "bias" in encoding.hooks:
             bias = encoding.bias(self.scaled_q, self.k, self.positions, **self._given)
-        if encoding.segments is not None:
-            between_segments = encoding.segments(self.positions).to(self.q.dtype)
+        if (between_segments := self._segment_bias()) is not None:
             bias = between_segments if bias is None else bias + between_segments
         return None if bias is None else four_dimensions(bias)
+
+    def _segment_bias(self) -> Tensor | None:
+        segments = self.encoding.segments
+        return None if segments is None else segments(self.positions).to(self.q.dtype)
 
     def masked_bias(self) -> Tensor | None:
         """The bias plus the masks, broadcastable to (B, H, T, S)."""
@@ -142,8 +145,7 @@ class AttentionInputs:
         encoding, score_mod = self.encoding, None
         if "bias" in encoding.hooks:
             score_mod = encoding.score_mod(self.scaled_q, self.k, self.positions, **self._given)
-        if encoding.segments is not None:
-            between_segments = encoding.segments(self.positions).to(self.q.dtype)
+        if (between_segments := self._segment_bias()) is not None:
             score_mod = chained(score_mod, dense_score_mod(between_segments))
         return score_mod
 

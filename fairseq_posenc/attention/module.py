@@ -1,4 +1,4 @@
-"""Attention modules for fairseq's layers: projections and incremental decoding around :func:`.core.attend`."""
+"""Attention modules for fairseq's layers: projections and incremental decoding around :class:`.AttentionInputs`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .key_value_cache import reorder
 
 @dataclass(frozen=True)
 class StackPositions:
-    """The positions of one forward pass of an encoder or decoder: in self-attention and in cross-attention."""
+    """The positions of one forward pass of an encoder or decoder, in self- and cross-attention, and its padding."""
 
     own: Positions
     cross: CrossPositions | None = None

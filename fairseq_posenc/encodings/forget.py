@@ -55,15 +55,13 @@ class Forget(PositionEncoding):
         first, end = positions.first, positions.first + positions.queries
         return [(up_to_keys[:, :, first:end], up_to_keys) for up_to_keys in log_gates.cumsum(2).unbind(-1)]
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions, from_input: Tensor) -> Tensor:  # type: ignore[override]
+    def bias(self, q: Tensor, k: Tensor, positions: Positions, from_input: Tensor) -> Tensor:
         sums = self.sums(positions, from_input)
         left, *right = (up_to_queries[..., None] - up_to_keys[..., None, :] for up_to_queries, up_to_keys in sums)
         bias = left.tril(positions.first) - right[0].triu(positions.first) if right else left
         return converted(bias, q.dtype)
 
-    def score_mod(  # type: ignore[override]
-        self, q: Tensor, k: Tensor, positions: Positions, from_input: Tensor
-    ) -> ScoreMod:
+    def score_mod(self, q: Tensor, k: Tensor, positions: Positions, from_input: Tensor) -> ScoreMod:
         up_to_queries, up_to_keys = zip(*self.sums(positions, from_input), strict=True)
         first = positions.first
 

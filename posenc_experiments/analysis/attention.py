@@ -96,13 +96,13 @@ class LayerStatistics:
         self._pairs = torch.zeros(2 * FURTHEST + 1, dtype=torch.float64)
         self._adds = False
 
-    def add(self, weights: Tensor, logits: Tensor, plain: Tensor, visible: Tensor) -> None:
-        """Adds one sentence without padding; ``plain`` are the logits without positions."""
+    def add(self, weights: Tensor, logits: Tensor, content: Tensor, visible: Tensor) -> None:
+        """Adds one sentence without padding; ``content`` are the logits without positions."""
         weights = weights.double()
         statistics = sharpness(weights, logits, visible)
         if self.keys_are_words:
             statistics |= direction(weights)
-            self._add_effect((logits - plain).double(), visible)
+            self._add_effect((logits - content).double(), visible)
             if self.is_bidirectional and len(visible) > 2:
                 statistics["symmetry"] = symmetry(weights)
         for name, values in statistics.items():

@@ -113,8 +113,8 @@ def add_sentences(layer: LayerStatistics, observed: Observed, queries: Tensor, k
     tensors = [tensor.cpu() for tensor in (observed.shares, observed.logits, observed.content, seen)]
     keys = keys.cpu() if layer.keys_are_words else torch.ones(shape[0], shape[3], dtype=torch.bool)
     for rows, columns, sentence in zip(queries.cpu(), keys, zip(*tensors, strict=True), strict=True):
-        shares, logits, plain, visible = (tensor[:, rows][:, :, columns] for tensor in sentence)
-        layer.add(shares, logits, plain, visible[0])
+        shares, logits, content, visible = (tensor[:, rows][:, :, columns] for tensor in sentence)
+        layer.add(shares, logits, content, visible[0])
 
 
 def _choose(trained: Trained, dataset: Any, sentences: int | None) -> tuple[np.ndarray, int]:

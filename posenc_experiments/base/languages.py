@@ -52,11 +52,6 @@ def length(sentence: str, language: str) -> int:
     return sum(map(len, words)) if is_unspaced(language) else len(words)
 
 
-def default_tokenizer(language: str) -> str:
-    """SacreBLEU's own tokenizer of a target language; RecipeError if what it needs is not on this machine."""
-    return require_tokenizer(None, _code(language))
-
-
 def tokenizer_of(signature: str) -> str:
     """SacreBLEU's tokenizer in a signature of BLEU, which may add a version: `tok:ja-mecab-0.996-IPA`."""
     from sacrebleu.metrics.bleu import BLEU
@@ -70,8 +65,8 @@ def has_asian_ter(language: str) -> bool:
     return _code(language) in ("ja", "zh")
 
 
-def require_tokenizer(name: str | None, language: str = "") -> str:
-    """The name of BLEU's tokenizer, which is SacreBLEU's own of the target language where none is named.
+def usable_tokenizer(name: str | None, language: str = "") -> str:
+    """The name of BLEU's tokenizer: the one named, or SacreBLEU's own of the target language.
 
     Raises:
         RecipeError: what it needs is not on this machine; nothing is downloaded.
@@ -83,9 +78,9 @@ def require_tokenizer(name: str | None, language: str = "") -> str:
         if name in SPM_MODELS:  # which BLEU would download
             (sacrebleu_dir() / "models" / SPM_MODELS[name]["url"].rpartition("/")[2]).stat()
             return name
-        return tokenizer_of(f"tok:{BLEU(tokenize=name, trg_lang=language).tokenizer_signature}")
+        return tokenizer_of(f"tok:{BLEU(tokenize=name, trg_lang=_code(language)).tokenizer_signature}")
     except (OSError, RuntimeError) as error:
-        option, value = ("tokenize", name) if name else ("trg_lang", language)
+        option, value = ("tokenize", name) if name else ("trg_lang", _code(language))
         raise RecipeError(
             f"SacreBLEU's tokenizer {value} cannot be used ({' '.join(str(error).split())}): install what it needs, or "
             f"have it downloaded by `python -c \"from sacrebleu.metrics import BLEU; BLEU({option}='{value}')\"`, or "

@@ -56,8 +56,8 @@ class Run:
 
     @property
     def tokenizer(self) -> str:
-        """SacreBLEU's tokenizer of BLEU."""
-        return self.recipe.score.tokenize or languages.default_tokenizer(self.target)
+        """SacreBLEU's tokenizer of BLEU; RecipeError if what it needs is not on this machine."""
+        return languages.usable_tokenizer(self.recipe.score.tokenize, self.target)
 
     def module(self, name: str) -> list[str]:
         """The command that runs a Python module, without searching for it in the current directory."""

@@ -18,7 +18,6 @@ from typing import Any
 from posenc_experiments.base.done import locked, set_done
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import empty_directory, file_hash, read_json, write_json
-from posenc_experiments.base.languages import require_tokenizer
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.subprocesses import run_command
@@ -304,7 +303,6 @@ def _ceiling(run: Run, work: Path, split: str) -> tuple[float, str]:
     """BLEU of a test set's references that are split into tokens and joined again, and a sentence about it."""
     from sacrebleu.metrics.bleu import BLEU  # imported here, because it would slow down --help and --dry-run
 
-    require_tokenizer(run.tokenizer)
     references = list(text.clean_eval_lines(work / "evaluation" / f"{split}.{run.target}"))
     written = subwords.load(work / "learn", run.target, run.recipe.prepare)
     joined = [text.clean(written.decode(tokens)) for tokens in written.encode(references)]

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from posenc_experiments.base.languages import AT_BLANKS, require_tokenizer, tokenizer_of
+from posenc_experiments.base.languages import AT_BLANKS, tokenizer_of, usable_tokenizer
 from posenc_experiments.base.recipe import TOKENIZED_KINDS
 
 BLEU, CHRF, CHRF_WORDS, TER, TOKENIZED = "BLEU", "chrF", "chrF++", "TER", "tok. BLEU"
@@ -59,7 +59,7 @@ def make_metric(name: str, lowercase: bool, tokenizer: str = "13a", asian: bool 
     from sacrebleu.metrics import bleu, chrf, ter
 
     if name == BLEU:
-        require_tokenizer(tokenizer)
+        usable_tokenizer(tokenizer)
         return bleu.BLEU(lowercase=lowercase, tokenize=tokenizer, force=True)
     if name == TER:
         return ter.TER(normalized=asian, asian_support=asian)

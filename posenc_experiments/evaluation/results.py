@@ -21,7 +21,6 @@ from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.evaluation.differences import apart
 from posenc_experiments.evaluation.kept import note, original, unpacked
 from posenc_experiments.evaluation.metrics import BLEU, OWN, SACREBLEU_NAMES, TOKENIZED
-from posenc_experiments.experiment.fairseq_flags import effects
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
     HYPOTHESES,
@@ -41,7 +40,9 @@ SEAL = "seal"
 #: what comparable results share
 GROUP = ["corpus", "pair", "test"]
 #: the name of a setting on a test set; the variant tells settings of one name apart
-SETTING = [*GROUP, "setup", "name"]
+NAMED = [*GROUP, "setup", "name"]
+#: what experiment.json records in `environment` that results depend on; today's records have no precision there
+RECORDED = ("batch", "precision")
 #: no score is as large; the sums of smaller ones are finite
 LARGEST = 1e9
 Result = Any  # a row of the table as itertuples() gives it
@@ -163,7 +164,7 @@ def _variants(results: pd.DataFrame) -> pd.Series:
     """The variant of each result."""
     hashes = results["depends_on"].map(fingerprint)
     variants = hashes.map(lambda _: "")
-    for _, same in results.groupby(SETTING, sort=False, dropna=False):
+    for _, same in results.groupby(NAMED, sort=False, dropna=False):
         kinds = dict(zip(hashes[same.index], same["depends_on"], strict=True))
         labels = dict(zip(kinds, apart(list(kinds.values())), strict=True))
         variants[same.index] = hashes[same.index].map(labels)
@@ -217,9 +218,9 @@ def read_experiment(directory: Path, data_dir: Path | None = None, own_only: boo
             texts[DOCUMENTS] = prepared_text(data_dir, about["corpus"], about["pair"], f"{test}.{DOCUMENTS}")
         own = [metrics[name] for name in (TOKENIZED, BLEU) if name in metrics]  # of two files of the stage score
         hashes = {kind: [_hash_of(texts[kind], kind, one) for one in own][-1] for kind in SCORED}
-        # Results also depend on the search and on what effects.py says is recorded beside the fingerprint.
+        # Results also depend on the search and on what is recorded beside the fingerprint.
         others: dict[str, Any] = {"translation": metrics[BLEU].translation}
-        others |= {name: about["environment"].get(name) for name in effects.RECORDED}
+        others |= {name: about["environment"].get(name) for name in RECORDED}
         known = {key: value for key, value in others.items() if value is not None}
         of_test = {
             "depends_on": about["made_from"] | known,

@@ -19,7 +19,7 @@ from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import train_command
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.fairseq_flags import read
-from posenc_experiments.experiment.step import Step
+from posenc_experiments.experiment.stage import Stage
 
 #: entries of the dictionaries of models that are built only to find flags that do not fit together
 SOME_VOCABULARY = 8
@@ -27,21 +27,21 @@ SOME_VOCABULARY = 8
 UNCHECKED = {"adaptive_softmax_cutoff": None, "adaptive_input": False, "base_layers": 0}
 
 
-def check_flags(experiments: list[Experiment], steps: Iterable[Step]) -> None:
-    """Checks the commands that these steps have still to run; with the data, if that is prepared.
+def check_flags(experiments: list[Experiment], stages: Iterable[Stage]) -> None:
+    """Checks the commands that these stages have still to run; with the data, if that is prepared.
 
     Raises:
         RecipeError: fairseq refuses a flag, or a flag cannot lead to a result; names file, section and key.
     """
     for experiment in experiments:
-        for step in steps:
-            if step.name not in ("train", "translate") or step.is_done(experiment):
+        for stage in stages:
+            if stage.name not in ("train", "translate") or stage.is_done(experiment):
                 continue
-            settings = _read(experiment, step.name)
-            if step.name == "train":
+            settings = _read(experiment, stage.name)
+            if stage.name == "train":
                 _require_checkpoints(experiment, settings)
             if prepared.is_prepared(experiment.run):
-                _require_longest(experiment, step.name, settings)
+                _require_longest(experiment, stage.name, settings)
 
 
 def _read(experiment: Experiment, stage: str) -> dict[str, Any]:

@@ -24,12 +24,12 @@ from posenc_experiments.data import prepared, subwords
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.fairseq_flags import (
     DERIVED,
+    counted,
     normalized,
     precision,
     value_of,
     whole,
     with_precision,
-    without_hardware,
 )
 from posenc_experiments.experiment.layout import ExperimentDirectory
 
@@ -151,7 +151,7 @@ class Experiment(ExperimentDirectory):
         written = precision(flags.keys() - recipe.overridden.keys() - self.run.extra.keys())
         chosen = precision(self.train_flags)
         changed = {"precision": chosen} if chosen != written else {}
-        return {**with_precision(without_hardware(given), "fp32"), **changed}
+        return {**with_precision(counted(given), "fp32"), **changed}
 
     @cached_property
     def made_from(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Experiment(ExperimentDirectory):
         kept = {SAVE_INTERVAL[recipe.generate.average_by]}
         kept |= set() if recipe.train.batch_tokens else set(DERIVED)
         kept |= VALIDATED_BY if validated else set()
-        counted = without_hardware(flags) | {name: flags[name] for name in kept & flags.keys()}
+        training = counted(flags) | {name: flags[name] for name in kept & flags.keys()}
         corpus = recipe.corpus
         parts = {
             "computation": fairseq_posenc.COMPUTATION,
@@ -186,7 +186,7 @@ class Experiment(ExperimentDirectory):
                 name: ENCODINGS[name].facts.initial_values for name in sorted(filter(None, names)) if name in ENCODINGS
             },
             "architecture": self.arch,
-            "training": normalized({name: value for name, value in counted.items() if name not in FILES}),
+            "training": normalized({name: value for name, value in training.items() if name not in FILES}),
             "batch_tokens": recipe.train.batch_tokens or None,
             "files": {name.replace("-", "_"): self._content(name) for name in FILES if flags.get(name)},
             "pair": run.pair,
@@ -226,7 +226,7 @@ class Experiment(ExperimentDirectory):
     def translation(self) -> dict[str, Any]:
         """The settings of averaging, search and detokenization, as scores record them."""
         recipe = self.run.recipe
-        flags = normalized(without_hardware(recipe.generate.flags))
+        flags = normalized(counted(recipe.generate.flags))
         flags.pop("batch_size", None)  # does not change the translation of a sentence
         if "lm_path" in flags and Path(flags["lm_path"]).is_file():
             flags["lm_path"] = _hash_of(Path(flags["lm_path"]))

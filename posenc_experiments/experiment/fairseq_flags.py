@@ -24,8 +24,11 @@ effects = SimpleNamespace(**runpy.run_path(str(PLUGIN / "effects.py")))
 DERIVED = ("max-tokens", "update-freq")
 
 
-def without_hardware(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that change results, but those that may follow from train.batch-tokens."""
+def counted(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags that an experiment's fingerprint counts: those of other effects than speed and reports.
+
+    Those that may follow from train.batch-tokens are left out.
+    """
     ignored = ("speed", "report")
     return {name: value for name, value in flags.items() if name not in DERIVED and effects.effect(name) not in ignored}
 

@@ -16,7 +16,7 @@ from posenc_experiments.base.files import write_json
 from posenc_experiments.base.subprocesses import POLL_SECONDS, run_command
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.experiment.step import Step
+from posenc_experiments.experiment.stage import Stage
 
 
 def _launch() -> str:
@@ -49,14 +49,14 @@ def _attempt(experiment: Experiment) -> str | None:
         return None
 
 
-def join(step: Step, experiment: Experiment) -> None:
+def join(stage: Stage, experiment: Experiment) -> None:
     """On the other nodes: takes part in a training until node 0 has finished it; RecipeError if this node fails."""
     run = experiment.run
     title = f"train: {experiment.title}, node {run.hardware.node_rank}"
     log = experiment.node_log(run.hardware.node_rank)
     joined = None
     run.say(f"{title}: waits for node 0")
-    while not step.is_done(experiment):
+    while not stage.is_done(experiment):
         attempt = _attempt(experiment)
         if attempt is None or attempt == joined:
             time.sleep(POLL_SECONDS)

@@ -14,7 +14,7 @@ from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.command_lines import train_command, train_environment
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.experiment.fairseq_flags import effects
-from posenc_experiments.experiment.step import Step
+from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.nodes import announced
 from posenc_experiments.training.train_log import TrainLog
 
@@ -22,7 +22,7 @@ from posenc_experiments.training.train_log import TrainLog
 ONE_AT_A_TIME = threading.Lock()
 
 
-class TrainStage(Step):
+class TrainStage(Stage):
     name = "train"
     reads_data = True
 
@@ -72,7 +72,7 @@ class TrainStage(Step):
         return [experiment.summary]
 
 
-class AverageStage(Step):
+class AverageStage(Stage):
     name = "average"
     reads = TrainStage()
 

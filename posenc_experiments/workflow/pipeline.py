@@ -24,10 +24,10 @@ def run_plan(plan: Plan) -> dict[Job, str]:
     run = plan.experiments[0].run
     local, hardware = Scheduler(run), run.hardware
     scheduler = local if hardware.slurm is None else Slurm(run)
-    trained = plan.experiments if "train" in plan.steps else []
+    trained = plan.experiments if "train" in plan.experiment_stages else []
     if hardware.node_rank and not run.dry_run:
         for experiment in trained:
-            join(plan.steps["train"], experiment)
+            join(plan.experiment_stages["train"], experiment)
         return {}
     _say_missing_tests(plan)
     with _interruptible(run, scheduler):
@@ -35,7 +35,7 @@ def run_plan(plan: Plan) -> dict[Job, str]:
             require_same_batch(experiment)
         for experiment in plan.waiting if trained and not run.dry_run else []:
             require_gpu_of_precision(experiment)
-        check_flags(plan.waiting, plan.steps.values())
+        check_flags(plan.waiting, plan.experiment_stages.values())
         if run.dry_run:
             for job in [*plan.data, *plan.experiment_jobs.values()]:
                 (local if job.here else scheduler).dry_run(job)

@@ -12,20 +12,20 @@ from posenc_experiments.data.prepared import is_prepared, prepared_dir
 from posenc_experiments.evaluation.scores.score import ScoreStage
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.experiment.step import Step
+from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.jobs.job import Job
 
-#: the steps of an experiment by their names, in order
-STEPS = {step.name: step for step in ScoreStage().chain}
-STAGES = ("download", "prepare", *STEPS, "compare")
+#: the stages of an experiment by their names, in order
+EXPERIMENT_STAGES = {stage.name: stage for stage in ScoreStage().chain}
+STAGES = ("download", "prepare", *EXPERIMENT_STAGES, "compare")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Experiments, the steps to run by their names, and the jobs that run them."""
+    """Experiments, the stages to run by their names, and the jobs that run them."""
 
     experiments: list[Experiment]
-    steps: dict[str, Step]
+    experiment_stages: dict[str, Stage]
     data: list[Job]
     experiment_jobs: dict[Path, Job]  # by the experiment's directory
 
@@ -56,32 +56,33 @@ def make_plan(experiments: Iterable[Experiment], stages: list[str]) -> Plan:
     groups: dict[Path, list[Experiment]] = {}  # by their data
     for experiment in kept.values():
         groups.setdefault(prepared_dir(experiment.run), []).append(experiment)
-    steps = {name: step for name, step in STEPS.items() if name in stages}
-    data = {directory: _data_jobs(group, stages, steps) for directory, group in groups.items()}
-    trainings = {
-        directory: _training_job(experiment, list(steps.values()), data[prepared_dir(experiment.run)])
+    experiment_stages = {name: stage for name, stage in EXPERIMENT_STAGES.items() if name in stages}
+    data = {directory: _data_jobs(group, stages, experiment_stages) for directory, group in groups.items()}
+    experiment_jobs = {
+        directory: _experiment_job(experiment, list(experiment_stages.values()), data[prepared_dir(experiment.run)])
         for directory, experiment in kept.items()
-        if steps
+        if experiment_stages
     }
     for directory, experiment in kept.items():
-        if experiment.start is not None and experiment.start.directory in trainings:
-            trainings[directory].needs.append(trainings[experiment.start.directory])
-    return Plan(list(kept.values()), steps, [job for jobs in data.values() for job in jobs], trainings)
+        if experiment.start is not None and experiment.start.directory in experiment_jobs:
+            experiment_jobs[directory].needs.append(experiment_jobs[experiment.start.directory])
+    data_jobs = [job for jobs in data.values() for job in jobs]
+    return Plan(list(kept.values()), experiment_stages, data_jobs, experiment_jobs)
 
 
-def _data_jobs(experiments: list[Experiment], stages: list[str], steps: dict[str, Step]) -> list[Job]:
+def _data_jobs(experiments: list[Experiment], stages: list[str], experiment_stages: dict[str, Stage]) -> list[Job]:
     """The jobs for `download` and `prepare`; the stages themselves skip what is done."""
     run = experiments[0].run
     fetch = Job(
         title=f"download {run.pair}",
-        work=partial(_download, run, "train" in steps),
+        work=partial(_download, run, "train" in experiment_stages),
         is_done=lambda: False,
         directory=run.jobs_dir / run.pair / "download",
         here=True,  # other machines may have no network
     )
     make = Job(
         title=f"prepare {run.pair}",
-        work=partial(_prepare, experiments, list(steps.values())),
+        work=partial(_prepare, experiments, list(experiment_stages.values())),
         is_done=lambda: is_prepared(run),
         directory=run.jobs_dir / run.pair / "prepare",
         here=run.hardware.slurm is None,
@@ -90,12 +91,12 @@ def _data_jobs(experiments: list[Experiment], stages: list[str], steps: dict[str
     return [job for stage, job in (("download", fetch), ("prepare", make)) if stage in stages]
 
 
-def _training_job(experiment: Experiment, steps: list[Step], needs: list[Job]) -> Job:
+def _experiment_job(experiment: Experiment, experiment_stages: list[Stage], needs: list[Job]) -> Job:
     run = experiment.run
     return Job(
         title=f"{run.pair} {run.recipe.path.stem} {experiment.name} seed {experiment.seed}",
-        work=partial(_run_steps, experiment, steps),
-        is_done=lambda: steps[-1].is_done(experiment),
+        work=partial(_run_stages, experiment, experiment_stages),
+        is_done=lambda: experiment_stages[-1].is_done(experiment),
         directory=run.jobs_dir / experiment.directory.relative_to(run.results_dir),
         gpus=run.hardware.gpus,
         needs=needs[:],
@@ -109,19 +110,19 @@ def _download(run: Run, trains: bool, slot: str) -> None:
         download.download(run)
 
 
-def _prepare(experiments: list[Experiment], steps: list[Step], slot: str) -> None:
+def _prepare(experiments: list[Experiment], experiment_stages: list[Stage], slot: str) -> None:
     run = experiments[0].run
     checked = is_prepared(run) or run.dry_run
     prepare.prepare(run)
     if not checked:
-        check_flags(experiments, steps)
+        check_flags(experiments, experiment_stages)
 
 
-def _run_steps(experiment: Experiment, steps: list[Step], slot: str) -> None:
+def _run_stages(experiment: Experiment, experiment_stages: list[Stage], slot: str) -> None:
     run, hardware = experiment.run, experiment.run.hardware
     if hardware.slurm is not None and not run.dry_run:  # no other machine has looked for this one's GPUs
         find_gpus(hardware.gpus)
     devices = slot if hardware.gpus and hardware.jobs > 1 else None
     placed = replace(experiment, run=replace(run, session=replace(run.session, devices=devices)))
-    for step in steps:
-        step.run(placed)
+    for stage in experiment_stages:
+        stage.run(placed)

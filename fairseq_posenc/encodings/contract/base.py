@@ -61,7 +61,7 @@ class Facts:
 
 
 class PositionEncoding(LearnedScalars):
-    """How position information enters attention. The hooks of this base class do nothing.
+    """How position information enters attention. The hooks of this base class change nothing.
 
     Shapes: B batch, H heads, T queries, S keys, d head_dim. The queries are the last T of the S keys.
 
@@ -159,17 +159,21 @@ class PositionEncoding(LearnedScalars):
         """
         return None
 
-    def bias(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor | None:
-        """The bias on the content logits, broadcastable to (B, H, T, S); q is scaled."""
+    def bias(self, q: Tensor, k: Tensor, positions: Positions, *args: Any, **given: Any) -> Tensor | None:
+        """The bias on the content logits, broadcastable to (B, H, T, S); q is scaled.
+
+        An encoding takes ``from_input`` if its ``read_layer`` returns something, and ``prepared`` if its ``prepare``
+        does.
+        """
         return None
 
-    def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod | None:
-        """The bias as a FlexAttention ``score_mod``; q is scaled.
+    def score_mod(self, q: Tensor, k: Tensor, positions: Positions, *args: Any, **given: Any) -> ScoreMod | None:
+        """The bias as a FlexAttention ``score_mod``, with the arguments of ``bias``; q is scaled.
 
         By default it reads from ``bias``, which takes memory for each pair of query and key; override it to save that
         memory.
         """
-        bias = self.bias(q, k, positions)
+        bias = self.bias(q, k, positions, *args, **given)
         return None if bias is None else dense_score_mod(four_dimensions(bias))
 
     def content(self, q: Tensor, k: Tensor, positions: Positions) -> Tensor:

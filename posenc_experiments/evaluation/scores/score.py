@@ -11,7 +11,7 @@ from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, not_default, write_json
-from posenc_experiments.base.languages import has_asian_ter, local_reference, require_tokenizer
+from posenc_experiments.base.languages import has_asian_ter, local_reference
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.evaluation.metrics import BLEU, BOOTSTRAP_SEED, CHRF, SACREBLEU_NAMES, make_metric
 from posenc_experiments.evaluation.results import SEAL, read_experiment, read_lines, read_parallel, seal
@@ -19,16 +19,15 @@ from posenc_experiments.evaluation.scores.historical import historical_bleu, nam
 from posenc_experiments.evaluation.scores.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HISTORICAL, HYPOTHESES, REFERENCES, SACREBLEU, SCORED
-from posenc_experiments.experiment.step import Step
+from posenc_experiments.experiment.stage import Stage
 
 
-class ScoreStage(Step):
+class ScoreStage(Stage):
     name = "score"
     reads = TranslateStage()
 
     def settings(self, experiment: Experiment) -> list[Any]:
         run, tokenizer = experiment.run, experiment.run.tokenizer
-        require_tokenizer(tokenizer)
         scoring = replace(run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
         tools = ["sacrebleu", *(["sacremoses"] if scoring.tokenized else [])]
         versions = [importlib.metadata.version(tool) for tool in tools]

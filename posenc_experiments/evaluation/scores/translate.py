@@ -27,14 +27,14 @@ from posenc_experiments.experiment.layout import (
     SENTENCES,
     SOURCES,
 )
-from posenc_experiments.experiment.step import Step
+from posenc_experiments.experiment.stage import Stage
 from posenc_experiments.training.train import AverageStage
 
 SHOWN_EVERY = 60  # seconds
 HYPOTHESIS = re.compile(r"H-(\d+)\t[^\t]*\t(.*)", re.DOTALL)
 
 
-class TranslateStage(Step):
+class TranslateStage(Stage):
     name = "translate"
     reads = AverageStage()
     reads_data = True

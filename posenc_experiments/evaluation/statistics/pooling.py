@@ -3,7 +3,7 @@
 import re
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.metrics import BLEU
-from posenc_experiments.evaluation.results import GROUP, Result
+from posenc_experiments.evaluation.results import GROUP, NAMED, Result
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Setting:
 
 
 #: what results of one setting share
-POOLED = [one.name for one in fields(Setting)]
+POOLED = [*NAMED, "variant"]
 
 
 @dataclass(frozen=True)

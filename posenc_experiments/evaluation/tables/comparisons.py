@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import pandas as pd
 
-from posenc_experiments.base.languages import default_tokenizer, is_unspaced
+from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.languages import is_unspaced, usable_tokenizer
 from posenc_experiments.evaluation.differences import by_setting, is_shown, spelled
 from posenc_experiments.evaluation.kept import is_kept
 from posenc_experiments.evaluation.metrics import (
@@ -187,7 +188,7 @@ def warnings(rows: Sequence[PooledRow]) -> list[str]:
     if unsplit:
         texts.append(
             f"Warning: {', '.join(unsplit)} split at blanks, which {target} does not have between words: use chrF, "
-            f"or BLEU with score.tokenize = {default_tokenizer(target).replace('13a', 'flores200 or char')}."
+            f"or BLEU with score.tokenize = {_splitting_tokenizers(target)}."
         )
     texts += [*_environments(rows), *_hidden_differences(rows)]
     if unverified:
@@ -259,6 +260,15 @@ def _pooling_notes(table: ComparedTable) -> Iterable[str]:
         )
     if table.how.pool_variance and (far := len(table.tested) + 1 - (1 if pooled is None else pooled.rows)):
         yield f"Not pooled: {far} rows that score less than half of the baseline or more than twice as much."
+
+
+def _splitting_tokenizers(language: str) -> str:
+    """The tokenizers that split text of a language without blanks between words."""
+    try:
+        own = usable_tokenizer(None, language)
+    except RecipeError:  # what it needs is not on this machine
+        own = "13a"
+    return "flores200 or char" if own == "13a" else own
 
 
 def _environments(rows: Iterable[PooledRow]) -> Iterable[str]:

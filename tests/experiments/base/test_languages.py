@@ -7,12 +7,11 @@ import pytest
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.languages import (
-    default_tokenizer,
     is_unspaced,
     length,
-    require_tokenizer,
     tokenizer_of,
     unit,
+    usable_tokenizer,
 )
 from posenc_experiments.evaluation.metrics import BLEU, sacrebleu_metric
 
@@ -29,7 +28,7 @@ from posenc_experiments.evaluation.metrics import BLEU, sacrebleu_metric
     ],
 )
 def test_each_target_language_has_its_tokenizer(language: str, tokenizer: str) -> None:
-    assert default_tokenizer(language) == tokenizer
+    assert usable_tokenizer(None, language) == tokenizer
 
 
 def test_length_counts_characters_where_no_blanks_separate_words() -> None:
@@ -58,9 +57,9 @@ def test_what_a_tokenizer_lacks_is_asked_for(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)  # as if it were not installed
     for name, words in (("ja-mecab", "pip install sacrebleu[ja]"), ("flores200", "models/flores200sacrebleuspm")):
         with pytest.raises(RecipeError, match=f"{name} cannot be used .*{re.escape(words)}") as error:
-            require_tokenizer(name)
+            usable_tokenizer(name)
         assert "\n" not in str(error.value)
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "flores200sacrebleuspm").touch()
     for name in ("flores200", "zh", "13a"):
-        require_tokenizer(name)
+        usable_tokenizer(name)

@@ -14,7 +14,7 @@ from posenc_experiments.commands.table import make_rows
 from posenc_experiments.evaluation.results import seal
 from posenc_experiments.evaluation.tables.paper_table import read_table
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.workflow.plan import STEPS, make_plan
+from posenc_experiments.workflow.plan import EXPERIMENT_STAGES, make_plan
 from tests.experiments import tiny
 from tests.experiments.tables import HEADER, ROW, call, plan, write_table
 
@@ -46,7 +46,7 @@ def finish(experiment: Experiment, bleu: float, historical: float | None = None,
     for kind, rows in files.items():
         write_json(experiment.test_file("test", f"{kind}.json"), [{**row, "seal": seal(row)} for row in rows])
     scores = experiment.test_file("test", "sacrebleu.json")
-    set_done(experiment.directory, "score", STEPS["score"].inputs(experiment), [scores])
+    set_done(experiment.directory, "score", EXPERIMENT_STAGES["score"].inputs(experiment), [scores])
 
 
 def test_one_seed_has_its_interval_and_several_their_spread(recipe: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_reason_of_a_missing_score_is_shown(recipe: Path) -> None:
     show(recipe)
     assert [row["missing"] for row in csv_rows(recipe)] == ["not trained", "not trained"]
     write_json(second.about, second.description())
-    set_done(second.directory, "train", STEPS["train"].inputs(second), [])
+    set_done(second.directory, "train", EXPERIMENT_STAGES["train"].inputs(second), [])
     first.directory.mkdir(parents=True)
     first.train_log.touch()
     show(recipe)

@@ -18,7 +18,7 @@ from posenc_experiments.cli import group
 from posenc_experiments.evaluation.scores import score
 from posenc_experiments.evaluation.scores.historical import historical_bleu, tokenize
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.workflow.plan import STEPS
+from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 TESTSET = CONF + "\nscore:\n  testsets: {test: wmt14/full}\n"
@@ -32,9 +32,8 @@ def translated(tmp_path: Path, reference: list[str], hypotheses: list[str], conf
     for kind, lines in (("src", reference), ("ref", reference), ("hyp", hypotheses)):
         experiment.test_file("test", kind).write_bytes("".join(line + "\n" for line in lines).encode())
     write_json(experiment.about, experiment.description())
-    set_done(
-        experiment.directory, "translate", STEPS["translate"].inputs(experiment), [experiment.test_file("test", "hyp")]
-    )
+    inputs = EXPERIMENT_STAGES["translate"].inputs(experiment)
+    set_done(experiment.directory, "translate", inputs, [experiment.test_file("test", "hyp")])
     return experiment
 
 
@@ -60,9 +59,9 @@ def test_a_local_test_set_confirms_the_scores(tmp_path: Path, monkeypatch: pytes
     bleu, chrf = read_json(experiment.test_file("test", "sacrebleu.json"))
     assert bleu["reference"] == chrf["reference"] == "sacrebleu -t wmt14/full -l en-de (same scores from both files)"
     assert 0 < bleu["score"] < 100
-    before = STEPS["score"].inputs(experiment)
+    before = EXPERIMENT_STAGES["score"].inputs(experiment)
     (tmp_path / "cache/wmt14/full/wmt14_full.en-de.docid").unlink()
-    assert STEPS["score"].inputs(experiment) != before  # scored again, because the test set is local now
+    assert EXPERIMENT_STAGES["score"].inputs(experiment) != before  # scored again, because the test set is local now
 
 
 def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +70,7 @@ def test_a_wrong_name_of_sacrebleus_test_set_is_refused(tmp_path: Path, monkeypa
     with pytest.raises(RecipeError, match=r"^test is not SacreBLEU's wmt14/full en-de: .* correct score.testsets"):
         score.ScoreStage().run(experiment)
     assert not experiment.test_file("test", "sacrebleu.json").exists()
-    assert not is_done(experiment.directory, "score", STEPS["score"].inputs(experiment))
+    assert not is_done(experiment.directory, "score", EXPERIMENT_STAGES["score"].inputs(experiment))
 
 
 def test_nothing_is_scored_when_counts_differ(tmp_path: Path) -> None:

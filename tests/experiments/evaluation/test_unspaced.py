@@ -17,7 +17,7 @@ from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.scores import score
 from posenc_experiments.evaluation.statistics.together import parts_of_tests
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.workflow.plan import STEPS
+from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
 from tests.experiments.tiny import CONF, make_recipe, make_run
 
 JAPANESE = {
@@ -63,7 +63,7 @@ def unspaced(
             experiment.test_file(test, kind).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     write_json(experiment.about, experiment.description())
     files = [experiment.test_file(test, "hyp") for test in texts]
-    set_done(experiment.directory, "translate", STEPS["translate"].inputs(experiment), files)
+    set_done(experiment.directory, "translate", EXPERIMENT_STAGES["translate"].inputs(experiment), files)
     return experiment
 
 

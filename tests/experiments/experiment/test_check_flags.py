@@ -10,7 +10,7 @@ from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.run import Run
 from posenc_experiments.experiment.check_flags import check_flags
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.workflow.plan import STEPS
+from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
 from posenc_experiments.workflow.sweep import choose_experiments
 from tests.experiments.tiny import CONF, directories, make_recipe, make_run, prepare_data, run_here
 
@@ -26,7 +26,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def check(run: Run, *overrides: str, sweep: str = "shaw-k2", stage: str = "train", **options: object) -> None:
     recipe, (name,) = choose_experiments(read_recipe(run.recipe.path, overrides), [sweep])
-    check_flags([Experiment(replace(run, recipe=recipe, **options), name, 1)], [STEPS[stage]])  # type: ignore[arg-type]
+    check_flags([Experiment(replace(run, recipe=recipe, **options), name, 1)], [EXPERIMENT_STAGES[stage]])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

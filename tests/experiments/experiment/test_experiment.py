@@ -25,7 +25,7 @@ from posenc_experiments.experiment.command_lines import generate_command, train_
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
 from posenc_experiments.training import train
 from posenc_experiments.training.train_log import TrainLog
-from posenc_experiments.workflow.plan import STEPS
+from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
 from posenc_experiments.workflow.sweep import choose_experiments
 from tests.experiments.tiny import CONF, make_experiment, make_recipe, make_run
 
@@ -137,7 +137,7 @@ def test_text_by_another_version_of_its_library_is_other_text(
     def identities() -> set[object]:
         one = experiment(tmp_path, conf=CONF.replace("subwords: none", f"subwords: {setting}"))
         assert one.description()["environment"][library] == importlib.metadata.version(library)
-        return {one.fingerprint, prepared_dir(one.run), STEPS["translate"].inputs(one)}
+        return {one.fingerprint, prepared_dir(one.run), EXPERIMENT_STAGES["translate"].inputs(one)}
 
     version, before = importlib.metadata.version, identities()
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "9.9" if name == library else version(name))
@@ -205,10 +205,10 @@ def test_flags_that_change_the_experiment_change_its_directory_and_name(tmp_path
     ],
 )
 def test_a_setting_repeats_the_stages_that_depend_on_it(tmp_path: Path, old: str, new: str, first: str | None) -> None:
-    stages = ["train", "average", "translate", "score"]
-    one, other = experiment(tmp_path), experiment(tmp_path, conf=CONF.replace(old, new))
-    repeated = [stage for stage in stages if STEPS[stage].inputs(one) != STEPS[stage].inputs(other)]
-    assert repeated == ([] if first is None else stages[stages.index(first) :])
+    before, after = experiment(tmp_path), experiment(tmp_path, conf=CONF.replace(old, new))
+    repeated = [name for name, stage in EXPERIMENT_STAGES.items() if stage.inputs(before) != stage.inputs(after)]
+    names = ["train", "average", "translate", "score"]
+    assert repeated == ([] if first is None else names[names.index(first) :])
 
 
 def test_normalization_and_the_unit_of_lengths_are_recorded_only_where_they_are_not_defaults(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_an_additional_test_set_repeats_no_training() -> None:
 
     def inputs(stage: str, pair: str, tests: str) -> str:
         run = make_run(ROOT, conf, overrides=[f"corpus.tests={tests}"], pair=pair)
-        return STEPS[stage].inputs(Experiment(run, "sinusoidal", 1))
+        return EXPERIMENT_STAGES[stage].inputs(Experiment(run, "sinusoidal", 1))
 
     one, two = "test_2016_flickr", "test_2016_flickr test_2017_flickr"
     assert inputs("average", "en-de", one) == inputs("average", "en-de", two)

@@ -21,7 +21,7 @@ from posenc_experiments.evaluation.scores.translate import TranslateStage
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.jobs.job import Scheduler
 from posenc_experiments.workflow import pipeline
-from posenc_experiments.workflow.plan import STEPS
+from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
 from tests.experiments import tiny
 from tests.waiting import kill_when
 
@@ -246,10 +246,10 @@ def test_dry_run_prints_every_command_and_writes_nothing(recipe: Path, tmp_path:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("stage", STEPS)
+@pytest.mark.parametrize("stage", EXPERIMENT_STAGES)
 def test_a_stage_names_the_stage_that_must_run_before(recipe: Path, tmp_path: Path, stage: str) -> None:
     with pytest.raises(RecipeError, match=r"run the stages? (download\.\.prepare|train|average|translate)\."):
-        STEPS[stage].run(tiny.make_experiment(tmp_path))
+        EXPERIMENT_STAGES[stage].run(tiny.make_experiment(tmp_path))
     assert not (tmp_path / "output").exists()
 
 

@@ -10,7 +10,7 @@ from posenc_experiments.base.flags import parse_flags
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Recipe
 from posenc_experiments.experiment.experiment import Experiment
-from posenc_experiments.workflow.plan import STEPS
+from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
 from posenc_experiments.workflow.sweep import choose_experiments
 from tests.experiments.tiny import CONF, make_experiment, make_recipe, make_run
 
@@ -89,7 +89,7 @@ def test_a_row_with_the_same_flags_is_the_experiment(tmp_path: Path, typed: str,
     recipe, (name,) = choose_experiments(run.recipe, [typed])
     swept = Experiment(replace(run, recipe=recipe), name, 1)
     assert swept.directory == trained.directory
-    assert STEPS["score"].inputs(swept) == STEPS["score"].inputs(trained)
+    assert EXPERIMENT_STAGES["score"].inputs(swept) == EXPERIMENT_STAGES["score"].inputs(trained)
 
 
 def test_a_name_that_the_conf_gives_to_another_experiment_is_not_taken(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A step of an experiment: it runs once for its inputs, records that it is done last, and resumes after a kill."""
+"""A stage of an experiment: it runs once for its inputs, records that it is done last, and resumes after a kill."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from posenc_experiments.data import prepared
 from posenc_experiments.experiment.experiment import Experiment
 
 
-class Step(ABC):
-    """A step, the same for all experiments: the stages `train`, `average`, `translate` and `score`."""
+class Stage(ABC):
+    """A stage, the same for all experiments: `train`, `average`, `translate` and `score`."""
 
     name: str
-    #: the step whose outputs this one reads; the order of all steps follows from it
-    reads: ClassVar["Step | None"] = None
+    #: the stage whose outputs this one reads; the order of all stages follows from it
+    reads: ClassVar["Stage | None"] = None
     #: whether it reads prepared data
     reads_data: ClassVar[bool] = False
 
     @property
-    def chain(self) -> list["Step"]:
-        """All steps up to this one, in order."""
+    def chain(self) -> list["Stage"]:
+        """All stages up to this one, in order."""
         return [*(self.reads.chain if self.reads else []), self]
 
     @abstractmethod
@@ -39,22 +39,22 @@ class Step(ABC):
         """Makes the outputs and returns their paths; the commands that it runs inherit the `locks`."""
 
     def inputs(self, experiment: Experiment) -> str:
-        """The fingerprint of all that its outputs depend on, the earlier steps included."""
+        """The fingerprint of all that its outputs depend on, the earlier stages included."""
         return fingerprint([*([self.reads.inputs(experiment)] if self.reads else []), *self.settings(experiment)])
 
     def is_done(self, experiment: Experiment) -> bool:
-        """Whether the step finished with the current inputs, and its outputs exist."""
+        """Whether the stage finished with the current inputs, and its outputs exist."""
         return is_done(experiment.directory, self.name, self.inputs(experiment))
 
     def say(self, experiment: Experiment, text: str) -> None:
-        """Prints a line about the step."""
+        """Prints a line about the stage."""
         experiment.run.say(f"{self.name}: {experiment.title}: {text}")
 
     def run(self, experiment: Experiment) -> None:
-        """Runs the step if it is not done.
+        """Runs the stage if it is not done.
 
         Raises:
-            RecipeError: it fails, or the step before it is not done.
+            RecipeError: it fails, or the stage before it is not done.
         """
         if experiment.run.dry_run:
             self.dry_run(experiment)
