@@ -18,8 +18,8 @@ def test_a_training_costs_its_words_at_the_speed_of_its_size() -> None:
     assert diet.trainings == 4 * 3  # pairs, experiments
     assert diet.words == 12 * 250_000 * 25_000
     assert diet.hours == pytest.approx(diet.words / 10_000 / 3600)  # the model that was measured
-    of = {one.table: one for one in estimates([RECIPES / "wmt14"], words_per_second=10_000)}
-    base, both = of["shaw-table2"], of["shaw-table1"]  # the second also has models of size big, which are slower
+    costs = {cost.table: cost for cost in estimates([RECIPES / "wmt14"], words_per_second=10_000)}
+    base, both = (costs[f"shaw-table{n}"] for n in (2, 1))  # the second also has models of size big, which are slower
     assert base.hours / base.words < diet.hours / diet.words  # ffn 1024 instead of 2048
     assert both.hours / both.words > 2 * base.hours / base.words
 

@@ -142,8 +142,8 @@ def test_other_results_of_a_kept_seed_are_refused_and_new_figures_kept(tmp_path:
         assert archive.read("seed1/analysis.json") == b'{"new": 1}'
     before = files_of(tmp_path / "results")
     (output / HERE / "training.json").write_text("{}")
-    for other in ("a", "z"):  # of two more experiments, none is kept
-        shutil.copytree(output / HERE, output / HERE.replace("sinusoidal", other))
+    for encoding in ("a", "z"):  # of two more experiments, none is kept
+        shutil.copytree(output / HERE, output / HERE.replace("sinusoidal", encoding))
     process = keep(output, tmp_path / "results")
     assert process.exit_code == 1
     assert process.stderr.count("\n") == 1

@@ -21,25 +21,25 @@ def parameters(kind: type[click.ParamType]) -> Iterator[tuple[str, click.ParamTy
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None
-        for one in command.params:
-            found = getattr(one.type, "one", one.type)
-            if isinstance(found, kind) and one.name not in CHOICES:
-                yield f"{name} {one.name}", found
+        for parameter in command.params:
+            number = getattr(parameter.type, "one", parameter.type)
+            if isinstance(number, kind) and parameter.name not in CHOICES:
+                yield f"{name} {parameter.name}", number
 
 
 def test_every_real_number_is_finite() -> None:
-    found = dict(parameters(click.types.FloatParamType))
-    assert {"compare margin", "estimate-cost words_per_second"} <= found.keys()
-    for name, kind in found.items():
+    numbers = dict(parameters(click.types.FloatParamType))
+    assert {"compare margin", "estimate-cost words_per_second"} <= numbers.keys()
+    for name, kind in numbers.items():
         for value in ("nan", "inf", "-inf", "1e999"):
             with pytest.raises(click.BadParameter, match="is not"):
                 print(name, kind.convert(value, None, None))
 
 
 def test_every_whole_number_has_a_limit() -> None:
-    found = dict(parameters(click.types.IntParamType))
-    assert {"describe vocabulary", "benchmark lengths", "run cpus", "own jobs", "table gpus"} <= found.keys()
-    for name, kind in found.items():
+    numbers = dict(parameters(click.types.IntParamType))
+    assert {"describe vocabulary", "benchmark lengths", "run cpus", "own jobs", "table gpus"} <= numbers.keys()
+    for name, kind in numbers.items():
         with pytest.raises(click.BadParameter, match="is not in the range"):
             print(name, kind.convert("99999999999", None, None))
 

@@ -371,8 +371,8 @@ def test_pairs_are_dropped_by_length_ratio_and_identity(tmp_path: Path) -> None:
     run = prepared(tmp_path, files, CONF.replace("subwords: none", f"{settings}\n  train-max-words: 6"))
     train = read_json(prepared_dir(run) / "prepare.json")["train"]
     # clean-corpus-n.perl's rules: 3 to 2 is within 1.5, 4 to 2 is not, on either side; 5 tokens are not too many.
-    found = [train[name] for name in ("too_short", "too_long", "many_words", "odd_ratio", "identical", "kept")]
-    assert found == [1, 1, 1, 2, 1, 2]
+    counts = [train[name] for name in ("too_short", "too_long", "many_words", "odd_ratio", "identical", "kept")]
+    assert counts == [1, 1, 1, 2, 1, 2]
     said = (prepared_dir(run) / "prepare.txt").read_text().split("\n")
     assert "1 dropped for a source of more than 6 words" in said[0].split("; ")
 

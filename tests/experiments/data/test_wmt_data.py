@@ -59,7 +59,7 @@ def test_the_tables_have_the_files_of_every_pair_and_tests_are_those_of_sacreble
                 archive, name = TESTS[recipe][split]
                 members = {row.language: row.member for row in rows}
                 assert [members[side] for side in pair.split("-")] == DATASETS[name].langpairs[pair]
-                assert {f"md5:{one}" for one in DATASETS[name].md5 or []} == {row.checksum for row in archives[archive]}
+                assert {f"md5:{md5}" for md5 in DATASETS[name].md5 or []} == {row.checksum for row in archives[archive]}
                 assert archives[archive][0].url == (DATASETS[name].data or [""])[0]
     # Every alternative of an archive has its own path.
     paths = [row.path for rows in archives.values() for row in rows]
@@ -168,7 +168,7 @@ def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(
         assert not (work / f"{step}.json").exists()
         # Steps that the earlier run finished are not repeated.
         begun = [line.removesuffix("...") for line in killed.stdout.splitlines() if line.endswith("...")]
-        assert begun == [f"prepare: {one}" for one in STEPS[max(0, number - 1) : number + 1]]
+        assert begun == [f"prepare: {step}" for step in STEPS[max(0, number - 1) : number + 1]]
     resumed = run(broken, 2)
     assert resumed.returncode == 0, resumed.stderr
     assert [line for line in resumed.stdout.splitlines() if line.endswith("...")] == ["prepare: binarize..."]

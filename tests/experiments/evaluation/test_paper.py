@@ -132,4 +132,4 @@ def test_the_shipped_tables_name_what_their_confs_have(path: Path, tmp_path: Pat
     folder = path.parents[1]
     _, rows = read_table(folder, path.stem)
     made = make_rows(rows, folder, call(tmp_path))
-    assert len(make_plan([one for _, (one,) in made], ["train"]).experiment_jobs) == len(rows)
+    assert len(make_plan([experiment for _, (experiment,) in made], ["train"]).experiment_jobs) == len(rows)

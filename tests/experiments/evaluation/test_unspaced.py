@@ -75,12 +75,12 @@ def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
     for experiment in experiments:
         score.ScoreStage().run(experiment)
     metric = bleu.BLEU(tokenize="ja-mecab")
-    [found, _, ter] = read_json(experiments[0].test_file("test", "sacrebleu.json"))
+    [written, _, ter] = read_json(experiments[0].test_file("test", "sacrebleu.json"))
     wanted = metric.corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score
-    assert found["score"] == round(wanted, 2)
+    assert written["score"] == round(wanted, 2)
     assert 50 < wanted < 90
     assert bleu.BLEU(tokenize="13a").corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score < 40
-    assert "|tok:ja-mecab-0.996-IPA|" in found["signature"]
+    assert "|tok:ja-mecab-0.996-IPA|" in written["signature"]
     assert "|norm:yes|punct:yes|asian:yes|" in ter["signature"]
     assert [row["score"] for row in read_json(experiments[1].test_file("test", "sacrebleu.json"))] == [100, 100, 0]
 
@@ -92,8 +92,8 @@ def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
     together = [[*texts["test"], *texts["other"]] for texts in (SYSTEM, JAPANESE)]
     [both] = [float(row["bleu"]) for row in rows if row["test"] == "all tests" and row["experiment"] == "sinusoidal"]
     assert both == pytest.approx(metric.corpus_score(together[0], [together[1]]).score)
-    [other] = [row for row in rows if row["test"] == "test" and row["experiment"] == "shaw-k2"]
-    assert float(other["difference"]) == pytest.approx(100 - wanted)
+    [perfect] = [row for row in rows if row["test"] == "test" and row["experiment"] == "shaw-k2"]
+    assert float(perfect["difference"]) == pytest.approx(100 - wanted)
 
 
 def test_the_page_cuts_japanese_as_bleu_does(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_page_cuts_japanese_as_bleu_does(tmp_path: Path) -> None:
     figures = record["text"]["tests"]["test"]
     assert figures["length_unit"] == "source words"
     cut = [[metric.tokenizer(line).split() for line in side["test"]] for side in (SYSTEM, JAPANESE)]
-    by_hand = [100 * ribes(one, other) for one, other in zip(*cut, strict=True)]
+    by_hand = [100 * ribes(translation, reference) for translation, reference in zip(*cut, strict=True)]
     assert figures["RIBES"] == pytest.approx(sum(by_hand) / len(by_hand))
     assert figures["BLEU"] == pytest.approx(metric.corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score)
     assert figures["chrF"] == pytest.approx(chrf.CHRF().corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score)
