@@ -1,17 +1,15 @@
 """Contrastive accuracy: its sets in their own formats, its intervals, and the table of several models."""
 
 import csv
-import io
 import json
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.analysis.contrast import report
 from posenc_experiments.analysis.contrastive_sets import COLUMNS, Contrast, read_set
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
+from tests.experiments.analysis.test_targets import run, table
 
 #: as in LingEval97's README
 ENTRY: dict[str, Any] = {
@@ -118,12 +116,6 @@ def test_the_table_counts_by_phenomenon_and_distance():
 # --- The command ---
 
 
-def run(*words):
-    result = CliRunner().invoke(group, [*map(str, words)])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 @pytest.mark.parametrize("flag", [[], ["--normalize"]])
 def test_the_command_prefers_what_score_targets_scores_higher(flag, checkpoint, data, tmp_path):
     # The longer one has the lower sum and the higher mean, or the other way round: it depends on the pair.
@@ -132,14 +124,12 @@ def test_the_command_prefers_what_score_targets_scores_higher(flag, checkpoint, 
     contrastive = write_table(tmp_path / "set.tsv", *(("length", "2", *row) for row in rows))
     (tmp_path / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     path = checkpoint("transformer_sinusoidal_tiny")
-    scored = csv.DictReader(
-        run("score-targets", path, tmp_path / "pairs.tsv", "--data", data).splitlines(), delimiter="\t"
-    )
+    scored = table(run("score-targets", path, tmp_path / "pairs.tsv", "--data", data).stdout)
     scores = [float(row["log_probability"]) / (int(row["length"]) if flag else 1) for row in scored]
     expected = sum(correct > wrong for correct, wrong in zip(scores[::2], scores[1::2], strict=True))
     assert 0 < expected < len(rows)
-    printed = run("contrast", path, "--data", data, "--source", contrastive, "--format", "csv", *flag)
-    table = list(csv.DictReader(io.StringIO(printed)))
-    assert [(row["model"], row["correct"], row["pairs"]) for row in table] == [
+    printed = run("contrast", path, "--data", data, "--source", contrastive, "--format", "csv", *flag).stdout
+    counted = csv.DictReader(printed.splitlines())
+    assert [(row["model"], row["correct"], row["pairs"]) for row in counted] == [
         ("untrained.pt", str(expected), "18")
     ] * 3

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from posenc_experiments.analysis.model import analyse_model
 from posenc_experiments.analysis.targets import Model, Pair, score_targets
-from posenc_experiments.cli import group
 from tests.experiments.analysis.test_model import assert_same_figures
+from tests.experiments.analysis.test_targets import run
 
 
 @pytest.mark.parametrize("flags", [[], ["--cpu"]])
@@ -25,8 +24,7 @@ def test_the_model_is_moved_to_a_gpu_unless_told_not_to(flags, checkpoint, data,
         ["contrast", path, "--source", tmp_path / "set.tsv"],
         ["analyse", "--checkpoint", path, "--pair", "en-de", "--sentences", 1, "--output", tmp_path / "page.html"],
     ):
-        result = CliRunner().invoke(group, [*map(str, [*words, "--data", data, *flags])])
-        assert result.exit_code == 0, result.output
+        run(*words, "--data", data, *flags)
     assert len(moved) == (0 if flags else 3)
 
 

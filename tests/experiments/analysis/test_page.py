@@ -20,8 +20,8 @@ from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import compared_with_baseline
 from posenc_experiments.evaluation.statistics.pooling import pool
 from posenc_experiments.experiment.layout import ANALYSIS
-from tests.experiments.analysis.quickstart import SETTINGS, make_experiments
-from tests.experiments.tiny import make_recipe
+from tests.experiments.analysis.quickstart import SETTINGS, make_experiments, seed1
+from tests.experiments.tiny import directories, make_recipe
 
 NAMES = ["shaw-k0", "shaw-k2", "shaw-k16", "sinusoidal"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -29,10 +29,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 def call(*options: str | Path) -> Result:
     return CliRunner().invoke(group, ["analyse", *map(str, options)])
-
-
-def seed1(root: Path, name: str) -> Path:
-    return next(root.rglob(f"*{name}*/seed1"))
 
 
 def record_of(directory: Path) -> Any:
@@ -117,14 +113,8 @@ def test_a_page_of_experiments_and_a_checkpoint(
     made: Path, checkpoint: Callable[..., Path], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an encoding with all kinds of parameters."""
-    flags = (
-        "--source-position-encoding",
-        "xlnet",
-        "--input-positions",
-        "learned",
-        "--cross-attention-positions",
-        "true",
-    )
+    flags = ["--source-position-encoding", "xlnet", "--input-positions", "learned"]
+    flags += ["--cross-attention-positions", "true"]
     path = checkpoint("transformer_diet_abs_tiny", *flags).rename(tmp_path / "<b>.pt")
     options = ("--data", data, "--pair", "en-de", "--output", tmp_path / "page.html")
     result = call("--checkpoint", path, "--sentences", "3", *options)
@@ -133,14 +123,8 @@ def test_a_page_of_experiments_and_a_checkpoint(
     assert (record["settings"], record["sentences"]) == ({"sentences": 3}, 3)
     text = (tmp_path / "page.html").read_text()
     for words in (
-        *(
-            "Mean attended distance",
-            "Rank of the logits",
-            "Position logits by distance",
-            "Learned vectors",
-            "Cosines of",
-        ),
-        *("Learned matrices of positions", "Other position parameters", "Shift test", "&lt;b&gt;.pt"),
+        *("Mean attended distance", "Rank of the logits", "Position logits by distance", "Learned vectors"),
+        *("Cosines of", "Learned matrices of positions", "Other position parameters", "Shift test", "&lt;b&gt;.pt"),
     ):
         assert words in text, words
     assert "<b>.pt" not in text
@@ -288,15 +272,8 @@ def test_the_page_sorts_and_compares(made: Path, tmp_path: Path) -> None:
 def test_a_recipe_ends_with_its_page(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     words = ["run", "--conf", conf, "--source", corpus, "--gpus", "0", "--cpus", "1", "--dry-run", "--analyse"]
-    words += [
-        "--experiments",
-        "shaw-k2,sinusoidal",
-        "--data-dir",
-        tmp_path / "data",
-        "--output-dir",
-        tmp_path / "output",
-    ]
-    result = CliRunner().invoke(group, [str(word) for word in words])
+    words += ["--experiments", "shaw-k2,sinusoidal", *directories(tmp_path)]
+    result = CliRunner().invoke(group, [*map(str, words)])
     assert result.exit_code == 0, result.output
     last = result.output.splitlines()[-1]
     pair = tmp_path / "output" / "tiny" / "en-de"

@@ -24,6 +24,15 @@ def keep(output: Path, results: Path) -> Result:
     return CliRunner().invoke(group, ["keep-results", str(output), str(results)])
 
 
+def refusal(output: Path, results: Path) -> str:
+    """The sentence with which `keep-results` refuses; what was kept is as before."""
+    before = files_of(results)
+    result = keep(output, results)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert files_of(results) == before
+    return result.stderr
+
+
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     """The directory of one scored experiment, that of a result in this repository, and of one without scores."""
@@ -128,9 +137,7 @@ def test_a_broken_archive_of_something_else_is_passed_over(tmp_path: Path, outpu
 @pytest.mark.parametrize("where", ["output/kept", "."])
 def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, output: Path, where: str) -> None:
     before = files_of(output)
-    process = keep(output, tmp_path / where)
-    assert process.exit_code == 1
-    assert process.stderr.count("\n") == 1
+    refusal(output, tmp_path / where)
     assert files_of(output) == before
 
 
@@ -140,28 +147,20 @@ def test_other_results_of_a_kept_seed_are_refused_and_new_figures_kept(tmp_path:
     assert keep(output, tmp_path / "results").exit_code == 0
     with zipfile.ZipFile(tmp_path / "results" / ARCHIVE) as archive:
         assert archive.read("seed1/analysis.json") == b'{"new": 1}'
-    before = files_of(tmp_path / "results")
     (output / HERE / "training.json").write_text("{}")
     for encoding in ("a", "z"):  # of two more experiments, none is kept
         shutil.copytree(output / HERE, output / HERE.replace("sinusoidal", encoding))
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert process.stderr.count("\n") == 1
-    assert f"{ARCHIVE} has other results of seed1 than these (training.json differs)" in process.stderr
-    assert files_of(tmp_path / "results") == before
+    said = refusal(output, tmp_path / "results")
+    assert f"{ARCHIVE} has other results of seed1 than these (training.json differs)" in said
 
 
 def test_another_search_is_not_kept_beside_the_first(tmp_path: Path, output: Path) -> None:
     assert keep(output, tmp_path / "results").exit_code == 0
-    before = files_of(tmp_path / "results")
     (output / HERE).rename((output / HERE).with_name("seed2"))
     scores = output / HERE.replace("seed1", "seed2") / "test.sacrebleu.json"
     rows = [row | {"translation": {"beam": 1}} for row in json.loads(scores.read_text())]
     scores.write_text(json.dumps([row | {"seal": seal(row)} for row in rows]))
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert f"{ARCHIVE} has translations by another search than these" in process.stderr
-    assert files_of(tmp_path / "results") == before
+    assert f"{ARCHIVE} has translations by another search than these" in refusal(output, tmp_path / "results")
 
 
 @pytest.mark.parametrize("kind", ["empty", "pipe"])
@@ -169,22 +168,14 @@ def test_an_archive_that_cannot_be_read_is_refused_and_kept(tmp_path: Path, outp
     kept = tmp_path / "results" / ARCHIVE
     kept.parent.mkdir(parents=True)
     kept.touch() if kind == "empty" else os.mkfifo(kept)
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert process.stderr.count("\n") == 1
-    assert f"{kept} is no archive of kept results" in process.stderr
+    assert f"{kept} is no archive of kept results" in refusal(output, tmp_path / "results")
 
 
 def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path) -> None:
     name = "test.sacrebleu.json"
     assert keep(output, tmp_path / "results").exit_code == 0
-    before = files_of(tmp_path / "results")
     (output / HERE / name).write_bytes(b"\xff")
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert name in process.stderr
-    assert process.stderr.count("\n") == 1
-    assert files_of(tmp_path / "results") == before
+    assert name in refusal(output, tmp_path / "results")
 
 
 def test_kept_results_name_their_commit_and_no_absolute_path() -> None:

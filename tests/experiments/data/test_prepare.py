@@ -124,10 +124,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
         ({"valid.en": b"a\nb\n", "valid.de": b"a\nb\xff\n"}, r"valid\.de, line 2: this is not UTF-8"),
         ({"test.en": b"\xe4\n", "test.de": b"a\n"}, r"test\.en, line 1: this is not UTF-8"),
         ({"test.en": b"", "test.de": b""}, "test is empty"),
-        (
-            {"train.en": b"\n\n", "train.de": b"a\nb\n"},
-            "None of the 2 pairs of 'train'",
-        ),
+        ({"train.en": b"\n\n", "train.de": b"a\nb\n"}, "None of the 2 pairs of 'train'"),
         (
             {"train.en": "a\ncafé\nb\n".encode("latin1"), "train.de": b"a\nb\nc\n"},
             r"1 of the 3 pairs of 'train' are not UTF-8, first at line 2: convert them",
@@ -237,11 +234,7 @@ def test_a_wrong_test_set_is_refused(tmp_path: Path, tests: str, message: str) -
         wanted_sources(run)
 
 
-SENTENCES = [
-    "Ein älterer Mann spielt ein Videospiel .",
-    "Zwei Kinder, die spielen!",
-    "Don't go - it's 5 o'clock.",
-] * 4
+SENTENCES = ["Ein älterer Mann spielt ein Videospiel .", "Zwei Kinder, die spielen!", "Don't go - it's 5 o'clock."] * 4
 
 
 @pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt", "none"])

@@ -168,7 +168,7 @@ def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(
         assert not (work / f"{step}.json").exists()
         # Steps that the earlier run finished are not repeated.
         begun = [line.removesuffix("...") for line in killed.stdout.splitlines() if line.endswith("...")]
-        assert begun == [f"prepare: {step}" for step in STEPS[max(0, number - 1) : number + 1]]
+        assert begun == [f"prepare: {name}" for name in STEPS[max(0, number - 1) : number + 1]]
     resumed = run(broken, 2)
     assert resumed.returncode == 0, resumed.stderr
     assert [line for line in resumed.stdout.splitlines() if line.endswith("...")] == ["prepare: binarize..."]

@@ -37,7 +37,7 @@ from posenc_experiments.evaluation.statistics.pooling import (
 from posenc_experiments.evaluation.tables.comparisons import report
 from posenc_experiments.experiment.versions import all_environments
 from tests import forked
-from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.analysis.quickstart import make_experiments, seed1
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {
@@ -72,10 +72,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copy(made: Path, tmp_path: Path) -> Path:
     """A copy of the experiments, which a test may damage."""
     return Path(shutil.copytree(made, tmp_path / "copy"))
-
-
-def seed1(root: Path, name: str) -> Path:
-    return next(root.rglob(f"*{name}*/seed1"))
 
 
 def seeds(root: Path) -> list[Path]:
@@ -181,11 +177,7 @@ def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path
             [f"{DATA}{54 * '1'} b.xa"],
             [f"data train xa {DATA}", f"data train xa {DATA} b.xa"],
         ),
-        (
-            ("environment", "batch"),
-            "3 x --max-tokens 133",
-            ["batch the default", "batch 3 x --max-tokens 133"],
-        ),
+        (("environment", "batch"), "3 x --max-tokens 133", ["batch the default", "batch 3 x --max-tokens 133"]),
         (("environment", "precision"), "bf16", ["precision the default", "precision bf16"]),
     ],
 )

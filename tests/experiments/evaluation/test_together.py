@@ -11,11 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
 from posenc_experiments.evaluation.results import read_results, seal
 from posenc_experiments.evaluation.statistics.pooling import pool
@@ -28,6 +26,7 @@ from posenc_experiments.evaluation.statistics.significance import (
 )
 from posenc_experiments.evaluation.statistics.together import parts_of_tests, together
 from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import run_here
 
 SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}
 
@@ -70,6 +69,13 @@ def joined(made: Path) -> Path:
     return root
 
 
+def rows_of(*words: object) -> list[dict[str, str]]:
+    """The rows of the CSV of `compare`, with `diet_rel` as the baseline."""
+    result = run_here("compare", *words, "--baseline", "diet_rel", "--format", "csv")
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(result.stdout.splitlines()))
+
+
 def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
     parts, wanted = read_results([made]), read_results([joined])
     computed, whole = together(parts), wanted[wanted["metric"] == BLEU]
@@ -88,10 +94,7 @@ def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
 
 
 def test_compare_adds_a_table(made: Path) -> None:
-    words = ["compare", str(made), "--all-tests", "--baseline", "diet_rel", "--format", "csv"]
-    result = CliRunner().invoke(group, words)
-    assert result.exit_code == 0, result.output
-    rows = list(csv.DictReader(result.stdout.splitlines()))
+    rows = rows_of(made, "--all-tests")
     assert list(dict.fromkeys(row["test"] for row in rows)) == ["other", "test", ALL_TESTS]
     (row,) = (row for row in rows if (row["test"], row["experiment"]) == (ALL_TESTS, "sinusoidal"))
     whole = together(read_results([made]))
@@ -131,10 +134,7 @@ def test_by_length_finds_an_advantage_that_grows(made: Path, tmp_path: Path) -> 
             better = [own if source in shorter else wanted for source, wanted, own in lines]
             (directory / f"{test}.hyp").write_text("".join(f"{line}\n" for line in better))
             (directory / f"{test}.sacrebleu.json").write_text(json.dumps(sacrebleu(directory, test)))
-    words = ["compare", str(root), "--by-length", "--baseline", "diet_rel", "--format", "csv"]
-    result = CliRunner().invoke(group, words)
-    assert result.exit_code == 0, result.output
-    rows = {(row["test"], row["experiment"]): row for row in csv.DictReader(result.stdout.splitlines())}
+    rows = {(row["test"], row["experiment"]): row for row in rows_of(root, "--by-length")}
     row, baseline = (rows[BY_LENGTH, name] for name in ("sinusoidal", "diet_rel"))
     assert float(row["difference"]) == pytest.approx(float(row["bleu"]) - float(baseline["bleu"]))
     assert float(row["difference_low"]) > 0
@@ -151,22 +151,17 @@ def test_sources_of_one_length_are_refused(made: Path, tmp_path: Path) -> None:
 
 
 def test_by_length_has_no_pooled_variance_and_no_p_of_one_seed(made: Path) -> None:
-    words = ["compare", *map(str, made.rglob("seed1")), "--by-length", "--baseline", "diet_rel", "--format", "csv"]
-    result = CliRunner().invoke(group, words)
-    assert result.exit_code == 0, result.output
-    ours = [row for row in csv.DictReader(result.stdout.splitlines()) if row["experiment"] == "sinusoidal"]
+    words = [*made.rglob("seed1"), "--by-length"]
+    ours = [row for row in rows_of(*words) if row["experiment"] == "sinusoidal"]
     assert [(row["test"] == BY_LENGTH, row["one_seed_p_value"] == "") for row in ours] == [(False, False)] * 2 + [
         (True, True)
     ]
-    result = CliRunner().invoke(group, [*words, "--pool-variance"])
+    result = run_here("compare", *words, "--baseline", "diet_rel", "--pool-variance")
     assert (result.exit_code, "exclude each other" in result.output) == (1, True)
 
 
 def test_words_chooses_sentences_by_their_sources(made: Path) -> None:
-    words = ["compare", str(made), "--all-tests", "--words", "1-9 10- 10-", "--format", "csv", "--metric", "chrF"]
-    result = CliRunner().invoke(group, [*words, "--baseline", "diet_rel"])
-    assert result.exit_code == 0, result.output
-    rows = list(csv.DictReader(result.stdout.splitlines()))
+    rows = rows_of(made, "--all-tests", "--words", "1-9 10- 10-", "--metric", "chrF")
     parts: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for encoding in ("sinusoidal", "diet_rel"):
         for seed in made.rglob(f"*_{encoding}_*/seed*"):
@@ -195,7 +190,7 @@ def test_words_chooses_sentences_by_their_sources(made: Path) -> None:
     [("1-9 x", "'x' is not a range"), ("", "'' is not a range"), ("1-9 9-1", "no source here has 9-1 words")],
 )
 def test_words_that_choose_nothing_are_refused(made: Path, words: str, message: str) -> None:
-    result = CliRunner().invoke(group, ["compare", str(made), "--words", words])
+    result = run_here("compare", made, "--words", words)
     assert (result.exit_code, "--words: " in result.output, message in result.output) == (1, True, True)
 
 

@@ -67,24 +67,31 @@ def unspaced(
     return experiment
 
 
-def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
+@pytest.fixture
+def japanese(tmp_path: Path) -> list[Experiment]:
+    """Two scored experiments: one of the system, and one whose translations are the references."""
+    more = "\nscore:\n  metrics: ter\n"
     experiments = [
-        unspaced(tmp_path / "one", "en-ja", SYSTEM, "\nscore:\n  metrics: ter\n"),
-        unspaced(tmp_path / "other", "en-ja", JAPANESE, "\nscore:\n  metrics: ter\n", "shaw-k2"),
+        unspaced(tmp_path / name, "en-ja", texts, more, name)
+        for name, texts in (("sinusoidal", SYSTEM), ("shaw-k2", JAPANESE))
     ]
     for experiment in experiments:
         score.ScoreStage().run(experiment)
+    return experiments
+
+
+def test_japanese_is_scored_by_mecab_everywhere(japanese: list[Experiment]) -> None:
     metric = bleu.BLEU(tokenize="ja-mecab")
-    [written, _, ter] = read_json(experiments[0].test_file("test", "sacrebleu.json"))
+    [written, _, ter] = read_json(japanese[0].test_file("test", "sacrebleu.json"))
     wanted = metric.corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score
     assert written["score"] == round(wanted, 2)
     assert 50 < wanted < 90
     assert bleu.BLEU(tokenize="13a").corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score < 40
     assert "|tok:ja-mecab-0.996-IPA|" in written["signature"]
     assert "|norm:yes|punct:yes|asian:yes|" in ter["signature"]
-    assert [row["score"] for row in read_json(experiments[1].test_file("test", "sacrebleu.json"))] == [100, 100, 0]
+    assert [row["score"] for row in read_json(japanese[1].test_file("test", "sacrebleu.json"))] == [100, 100, 0]
 
-    directories = [str(experiment.directory) for experiment in experiments]
+    directories = [str(experiment.directory) for experiment in japanese]
     words = ["compare", *directories, "--baseline", "sinusoidal", "--all-tests", "--format", "csv"]
     result = CliRunner().invoke(group, words)
     assert result.exit_code == 0, result.output
@@ -96,20 +103,14 @@ def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
     assert float(perfect["difference"]) == pytest.approx(100 - wanted)
 
 
-def test_the_page_cuts_japanese_as_bleu_does(tmp_path: Path) -> None:
-    experiments = [
-        unspaced(tmp_path / "one", "en-ja", SYSTEM),
-        unspaced(tmp_path / "other", "en-ja", JAPANESE, name="shaw-k2"),
-    ]
-    for experiment in experiments:
-        score.ScoreStage().run(experiment)
+def test_the_page_cuts_japanese_as_bleu_does(japanese: list[Experiment], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    directories = [str(experiment.directory) for experiment in experiments]
+    directories = [str(experiment.directory) for experiment in japanese]
     result = CliRunner().invoke(
         group, ["analyse", *directories, "--no-models", "--test", "test", "--output", str(page)]
     )
     assert result.exit_code == 0, result.output
-    record = read_json(experiments[0].analysis)
+    record = read_json(japanese[0].analysis)
     metric = bleu.BLEU(tokenize="ja-mecab")
     assert record["settings"]["tokenize"] == "ja-mecab"
     figures = record["text"]["tests"]["test"]
