@@ -12,23 +12,22 @@ from typing import Any
 import fairseq
 import lxml.html  # type: ignore[import-untyped]
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from posenc_experiments.analysis.page import cells_of, compared_with_each
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import compared_with_baseline
 from posenc_experiments.evaluation.statistics.pooling import pool
 from posenc_experiments.experiment.layout import ANALYSIS
 from tests.experiments.analysis.quickstart import SETTINGS, make_experiments, seed1
-from tests.experiments.tiny import directories, make_recipe
+from tests.experiments.tiny import directories, make_recipe, run_here
 
 NAMES = ["shaw-k0", "shaw-k2", "shaw-k16", "sinusoidal"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def call(*options: str | Path) -> Result:
-    return CliRunner().invoke(group, ["analyse", *map(str, options)])
+    return run_here("analyse", *options)
 
 
 def record_of(directory: Path) -> Any:
@@ -273,7 +272,7 @@ def test_a_recipe_ends_with_its_page(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     words = ["run", "--conf", conf, "--source", corpus, "--gpus", "0", "--cpus", "1", "--dry-run", "--analyse"]
     words += ["--experiments", "shaw-k2,sinusoidal", *directories(tmp_path)]
-    result = CliRunner().invoke(group, [*map(str, words)])
+    result = run_here(*words)
     assert result.exit_code == 0, result.output
     last = result.output.splitlines()[-1]
     pair = tmp_path / "output" / "tiny" / "en-de"

@@ -7,15 +7,14 @@ import shutil
 from dataclasses import asdict
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.analysis.targets import find_models
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
 from posenc_experiments.base.recipe import Prepare
-from posenc_experiments.cli import group
 from posenc_experiments.data import prepare, subwords
 from tests.experiments.analysis.quickstart import kept
+from tests.experiments.tiny import run_here
 from tests.toy import PACKAGE, generate
 
 
@@ -25,7 +24,7 @@ def read_test_set(data):
 
 
 def run(*words, code=0):
-    result = CliRunner().invoke(group, [*map(str, words)])
+    result = run_here(*words)
     assert result.exit_code == code, result.output
     return result
 

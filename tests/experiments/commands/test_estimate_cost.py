@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.commands.estimate_cost import estimates
-from tests.experiments.tiny import make_recipe
+from tests.experiments.tiny import make_recipe, run_here
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
@@ -26,7 +24,7 @@ def test_a_training_costs_its_words_at_the_speed_of_its_size() -> None:
 
 def test_what_cannot_be_estimated_is_refused(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)  # it trains by epochs
-    result = CliRunner().invoke(group, ["estimate-cost", str(conf.parent), "--words-per-second", "1"])
+    result = run_here("estimate-cost", conf.parent, "--words-per-second", "1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"{conf.parent} has no tables/*.tsv: name the directory" in result.stderr
     (conf.parent / "tables").mkdir()

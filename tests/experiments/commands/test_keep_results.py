@@ -7,12 +7,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.subprocesses import write_command
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.results import read_results, seal
+from tests.experiments.tiny import run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "quickstart/xa-xb/transformer_sinusoidal_tiny/seed1"
@@ -21,7 +21,7 @@ FILES = ("experiment.json", "training.json", "test.hyp", "test.sacrebleu.json")
 
 
 def keep(output: Path, results: Path) -> Result:
-    return CliRunner().invoke(group, ["keep-results", str(output), str(results)])
+    return run_here("keep-results", output, results)
 
 
 def refusal(output: Path, results: Path) -> str:
@@ -83,10 +83,9 @@ def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output:
 def test_tables_of_kept_results_have_no_speed(tmp_path: Path, output: Path) -> None:
     """Which machine made them is not known to a reader of the table; the CSV has the numbers."""
     assert keep(output, tmp_path / "results").exit_code == 0
-    texts = [CliRunner().invoke(group, ["compare", str(tmp_path / name)]).stdout for name in ("output", "results")]
+    texts = [run_here("compare", tmp_path / name).stdout for name in ("output", "results")]
     assert ["train words/s" in text for text in texts] == [True, False]
-    words = ["compare", str(tmp_path / "results"), "--format", "csv"]
-    assert "words_per_second" in CliRunner().invoke(group, words).stdout
+    assert "words_per_second" in run_here("compare", tmp_path / "results", "--format", "csv").stdout
 
 
 def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> None:
@@ -117,18 +116,18 @@ def test_an_archive_that_zipfile_cannot_read_is_refused(tmp_path: Path, damage: 
     data[at : at + len(new)] = new
     path.write_bytes(data)
     for given in (path, path.parent):
-        result = CliRunner().invoke(group, ["compare", str(given)])
+        result = run_here("compare", given)
         assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
         assert f"Error: {path} is no archive of kept results" in result.stderr
 
 
 def test_a_broken_archive_of_something_else_is_passed_over(tmp_path: Path, output: Path) -> None:
     assert keep(output, tmp_path / "results").exit_code == 0
-    wanted = CliRunner().invoke(group, ["compare", str(tmp_path / "results")]).stdout
+    wanted = run_here("compare", tmp_path / "results").stdout
     (tmp_path / "results" / "folder.zip").mkdir()
     broken = tmp_path / "results" / "download.zip"
     broken.write_text("<html>not found</html>")
-    result = CliRunner().invoke(group, ["compare", str(tmp_path / "results")])
+    result = run_here("compare", tmp_path / "results")
     assert (result.exit_code, result.stdout) == (0, wanted)
     note = f"Note: {broken} is passed over, because it is no archive of kept results (File is not a zip file).\n"
     assert result.stderr == note

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.cli import COMMANDS, group
 from tests.experiments.commands.test_outputs import ROOT
+from tests.experiments.tiny import run_here
 
 #: options of `average` that choose files by their number, and size nothing
 CHOICES = {"last_epochs", "last_updates", "up_to"}
@@ -53,7 +53,7 @@ def test_every_whole_number_has_a_limit() -> None:
     ],
 )
 def test_they_are_refused_in_a_sentence(words: list[str], message: str) -> None:
-    result = CliRunner().invoke(group, words)
+    result = run_here(*words)
     assert result.exit_code == 1
     assert message in result.stderr
 

@@ -4,16 +4,15 @@ import json
 
 import pytest
 import torch
-from click.testing import CliRunner
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.commands.benchmark import table
 from posenc_experiments.evaluation.measurements import benchmark
 from posenc_experiments.evaluation.measurements.benchmark import STOCK, Result, Settings, compare
 from tests import toy
+from tests.experiments.tiny import run_here
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def small_corpus(monkeypatch):
 
 
 def cli(*arguments):
-    return CliRunner().invoke(group, ["benchmark", *map(str, arguments)])
+    return run_here("benchmark", *arguments)
 
 
 def results(*names):

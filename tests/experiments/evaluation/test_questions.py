@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.plots.forest import draw, limits
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import ComparedRow, answered
 from posenc_experiments.evaluation.statistics.questions import read_questions
 from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import run_here
 
 TABLE = "quickstart xa-xb test"
 QUESTIONS = f"""
@@ -48,7 +48,7 @@ def questions(tmp_path: Path) -> Path:
 
 
 def compare(made: Path, *options: str | Path) -> Result:
-    return CliRunner().invoke(group, ["compare", str(made), *map(str, options)])
+    return run_here("compare", made, *options)
 
 
 def rows_of(result: Result) -> list[dict[str, str]]:

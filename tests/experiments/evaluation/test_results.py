@@ -14,13 +14,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from matplotlib.figure import Figure
 
 import posenc_experiments
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
 from posenc_experiments.evaluation.plots import clipping as plot
 from posenc_experiments.evaluation.plots.colours import colour_of, encoding_in, styles
@@ -38,6 +37,7 @@ from posenc_experiments.evaluation.tables.comparisons import report
 from posenc_experiments.experiment.versions import all_environments
 from tests import forked
 from tests.experiments.analysis.quickstart import make_experiments, seed1
+from tests.experiments.tiny import run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {
@@ -108,7 +108,7 @@ def untested(table: ComparedTable) -> list[bool]:
 
 
 def compare(*words: str | Path) -> Result:
-    return CliRunner().invoke(group, ["compare", *map(str, words)])
+    return run_here("compare", *words)
 
 
 def change(experiment: Path, *path: str | int, value: object) -> None:

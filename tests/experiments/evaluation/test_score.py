@@ -9,17 +9,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.done import is_done, set_done
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, read_json, write_json
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.scores import score
 from posenc_experiments.evaluation.scores.historical import historical_bleu, tokenize
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import STEPS
-from tests.experiments.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run, run_here
 
 TESTSET = CONF + "\nscore:\n  testsets: {test: wmt14/full}\n"
 
@@ -112,17 +110,16 @@ def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
     for experiment, values in zip(experiments, ("0.7 0.8 0.6", "0.9 0.95 0.85"), strict=True):
         path = experiment.test_file("test", "COMET.scores")
         path.write_text("# wmt22-comet-da|version:2.2\n" + values.replace(" ", "\n") + "\n")
-    directories = [str(experiment.directory) for experiment in experiments]
+    directories = [experiment.directory for experiment in experiments]
     for metric, shown in (("COMET", "+0.20"), ("TER", "-"), ("chrF++", "+"), ("chrF", "+")):
-        words = ["compare", *directories, "--baseline", "shaw-k2", "--metric", metric]
-        result = CliRunner().invoke(group, words)
+        result = run_here("compare", *directories, "--baseline", "shaw-k2", "--metric", metric)
         assert result.exit_code == 0, result.output
         [line] = [line for line in result.stdout.splitlines() if line.startswith("better")]
         assert shown in line
         assert "COMET: wmt22-comet-da|version:2.2" in result.stdout
         assert f"difference: {metric} less that of shaw-k2" in result.stdout
     words = ["compare", *directories, "--baseline", "shaw-k2", "--metric", "COMET", "--format", "csv"]
-    rows = list(csv.DictReader(CliRunner().invoke(group, words).stdout.splitlines()))
+    rows = list(csv.DictReader(run_here(*words).stdout.splitlines()))
     assert [float(row["metric:COMET"]) for row in rows] == pytest.approx([0.7, 0.9])
     assert rows[0]["metric:COMET signature"] == "wmt22-comet-da|version:2.2"
     assert all(float(row["ter"]) >= 0 and row["chrf++"] for row in rows)

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from calibration import Sources, false_verdict, simulate
-from click.testing import CliRunner, Result
+from click.testing import Result
 from sacrebleu.metrics import bleu, chrf, ter
 from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
 from posenc_experiments.evaluation.statistics.comparison import ComparedRow, Comparison, compared_with_baseline
@@ -28,6 +27,7 @@ from posenc_experiments.evaluation.statistics.significance import (
     sacrebleu_p,
 )
 from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import run_here
 
 SINUSOIDAL, DIET = "transformer_sinusoidal_tiny", "transformer_diet_rel_tiny"
 
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(made: Path, *options: str) -> Result:
-    return CliRunner().invoke(group, ["compare", str(made), "--baseline", "sinusoidal", *options])
+    return run_here("compare", made, "--baseline", "sinusoidal", *options)
 
 
 def compared(made: Path, **options: Any) -> dict[str, ComparedRow]:
@@ -209,7 +209,7 @@ def test_documents_may_be_named(made: Path, tmp_path: Path) -> None:
     questions.write_text(f"questions: [{comparisons}]\n")
     for directory, option in ((made, f"test={names}"), (made, f"{names}"), (copy, f"{names}")):
         for test in ("--baseline=sinusoidal", f"--questions={questions}"):
-            result = CliRunner().invoke(group, ["compare", str(directory), test, "--documents", option])
+            result = run_here("compare", directory, test, "--documents", option)
             assert result.exit_code == 0, result.output
             assert "The test set varies by its 20 documents." in result.stdout
     shown = (compare(root, *words).stdout for root in (made, copy) for words in ((), ("--documents", str(names))))
@@ -246,7 +246,7 @@ def test_documents_that_fit_no_test_set_are_refused(made: Path, tmp_path: Path) 
     for about in copy.rglob(f"{DIET}/*/experiment.json"):
         about.write_text(about.read_text().replace('"xa-xb"', '"xa-xc"'))
     assert refusal(f"test={names}").endswith("xa-xc test, quickstart xa-xb test: name results of one corpus and pair.")
-    result = CliRunner().invoke(group, ["compare", str(made), "--documents", str(names)])
+    result = run_here("compare", made, "--documents", names)
     assert "Error: --documents needs --baseline or --questions: without them nothing is tested.\n" in result.stderr
 
 
@@ -342,7 +342,7 @@ def test_latex_has_neither_signs_nor_names_that_it_cannot_print(made: Path) -> N
 
 
 def test_options_of_the_test_need_a_baseline(made: Path) -> None:
-    result = CliRunner().invoke(group, ["compare", str(made), "--margin", "0.5"])
+    result = run_here("compare", made, "--margin", "0.5")
     assert result.exit_code != 0
     assert "--metric, --margin and --pool-variance need --baseline: name the row" in result.output
     for margin in ("0", "-1"):
