@@ -71,8 +71,8 @@ CELLS = [
     (3, 3, Sources(0, 5, 5)),
     (3, 3, Sources(0.2, 10, 0)),
     (3, 3, Sources(1, 0, 0)),
-    *((seeds, seeds, Sources(0.2, 3, 5, of_baseline)) for seeds in (3, 5, 6) for of_baseline in (0.6, 0.07)),
-    *((one, other, Sources(0.2, 3, 5, None, 0.7)) for one, other in ((3, 3), (6, 3), (6, 6))),
+    *((seeds, seeds, Sources(0.2, 3, 5, spread)) for seeds in (3, 5, 6) for spread in (0.6, 0.07)),
+    *((baseline_seeds, seeds, Sources(0.2, 3, 5, None, 0.7)) for baseline_seeds, seeds in ((3, 3), (6, 3), (6, 6))),
 ]
 Cells = dict[str, str | float]
 
@@ -88,44 +88,44 @@ def simulate(
     sizes = np.array(DOCUMENTS if sources.of_document else [1] * SENTENCES)
     units, sentences = len(sizes), sizes.sum()
     for _ in range(tables):
-        of_seed = MEAN + spread * chance.normal(size=(rows, seeds, 1))
-        of_system = chance.normal(0, sources.of_system, (rows, 1, sentences))
+        qualities = MEAN + spread * chance.normal(size=(rows, seeds, 1))
+        effects = chance.normal(0, sources.of_system, (rows, 1, sentences))
         if sources.of_document:
-            of_system += chance.normal(0, sources.of_document, (rows, 1, units)).repeat(sizes, axis=-1)
-        values = of_seed + of_system + chance.normal(0, sources.of_model, (rows, seeds, sentences))
+            effects += chance.normal(0, sources.of_document, (rows, 1, units)).repeat(sizes, axis=-1)
+        values = qualities + effects + chance.normal(0, sources.of_model, (rows, seeds, sentences))
         scores = values.mean(axis=-1)
-        of_units = np.add.reduceat(values, sizes.cumsum() - sizes, axis=-1)
-        without = (values.sum(axis=-1, keepdims=True) - of_units) / (sentences - sizes)
+        unit_sums = np.add.reduceat(values, sizes.cumsum() - sizes, axis=-1)
+        without = (values.sum(axis=-1, keepdims=True) - unit_sums) / (sentences - sizes)
         moves = (without - without.mean(axis=-1, keepdims=True)) * math.sqrt((units - 1) / units)
-        yield [[Jackknifed(*one) for one in zip(*row, strict=True)] for row in zip(scores, moves, strict=True)]
+        yield [[Jackknifed(*scored) for scored in zip(*row, strict=True)] for row in zip(scores, moves, strict=True)]
 
 
 def simulated() -> Iterator[Cells]:
     """Level, false verdicts of whole tables, and power, for each cell and test."""
-    for of_baseline, seeds, sources in CELLS:
+    for baseline_seeds, seeds, sources in CELLS:
         tables: dict[bool, list[list[Difference]]] = {False: [], True: []}
-        for rows in simulate(sources, TABLES, ROWS, max(of_baseline, seeds)):
-            rows = [rows[0][:of_baseline], *(row[:seeds] for row in rows[1:])]
-            for pool_variance, of_test in tables.items():
-                of_test.append(all_differences(rows[0], rows[1:], pool_variance)[0])
-        for pool_variance, of_test in tables.items():
-            cells: Cells = {"data": "simulated", "baseline_seeds": of_baseline, "seeds": seeds, **sources._asdict()}
+        for rows in simulate(sources, TABLES, ROWS, max(baseline_seeds, seeds)):
+            rows = [rows[0][:baseline_seeds], *(row[:seeds] for row in rows[1:])]
+            for pool_variance, tested in tables.items():
+                tested.append(all_differences(rows[0], rows[1:], pool_variance)[0])
+        for pool_variance, tested in tables.items():
+            cells: Cells = {"data": "simulated", "baseline_seeds": baseline_seeds, "seeds": seeds, **sources._asdict()}
             cells["test"] = name(pool_variance)
-            cells["level"] = share([one.p_value for table in of_test for one in table])
-            cells["false_verdict"] = round(float(np.mean([false_verdict(table) for table in of_test])), 3)
-            far = [replace(one, value=one.value + MARGIN).margin_p_value(MARGIN) for table in of_test for one in table]
+            cells["level"] = share([row.p_value for table in tested for row in table])
+            cells["false_verdict"] = round(float(np.mean([false_verdict(table) for table in tested])), 3)
+            far = [replace(row, value=row.value + MARGIN).margin_p_value(MARGIN) for table in tested for row in table]
             cells["false_equivalence"] = share(far)
             for effect in EFFECTS:
-                found = [_shifted(table, effect) for table in of_test]
-                cells[f"power_{effect}"] = share([alone for alone, _ in found])
-                cells[f"verdict_power_{effect}"] = share([corrected for _, corrected in found])
+                p_values = [_shifted(table, effect) for table in tested]
+                cells[f"power_{effect}"] = share([alone for alone, _ in p_values])
+                cells[f"verdict_power_{effect}"] = share([corrected for _, corrected in p_values])
             yield cells
 
 
 def false_verdict(table: Sequence[Difference]) -> bool:
     """Whether any verdict is false, if every second row is above the baseline by the margin, and the others equal."""
-    true = [replace(one, value=one.value + MARGIN * (number % 2)) for number, one in enumerate(table)]
-    words = [one.verdict(len(true), MARGIN).word for one in true]
+    true = [replace(row, value=row.value + MARGIN * (number % 2)) for number, row in enumerate(table)]
+    words = [row.verdict(len(true), MARGIN).word for row in true]
     false = ((ABOVE, BELOW), (EQUIVALENT, BELOW))
     return any(word in false[number % 2] for number, word in enumerate(words))
 
@@ -150,11 +150,11 @@ def permuted(data: str, results: pd.DataFrame, test: str, baseline: str) -> Iter
 def simulated_trainings() -> Iterator[Cells]:
     """The mean and the range of the levels that `permuted` finds for simulated trainings."""
     for pool_variance in (False, True):
-        found = [
+        levels = [
             permuted_level(rows, TABLES, pool_variance)
             for rows in simulate(Sources(0.2, 0, 5), POOLS, rows=12, seeds=3)
         ]
-        low, level, high = (round(float(one), 3) for one in (min(found), np.mean(found), max(found)))
+        low, level, high = (round(float(value), 3) for value in (min(levels), np.mean(levels), max(levels)))
         cells: Cells = {"data": "simulated trainings", "seeds": 3, "rows": 12, "test": name(pool_variance)}
         yield cells | {"level": level, "level_low": low, "level_high": high}
 
@@ -173,8 +173,8 @@ def permuted_level(rows: Sequence[Sequence[Jackknifed]], permutations: int, pool
 def _centered(row: Sequence[Jackknifed]) -> list[Jackknifed]:
     """Seeds less their mean, with the variance that they had around their true mean, moved to a score of 100."""
     scale = (len(row) / (len(row) - 1)) ** 0.5
-    score, moves = np.mean([one.score for one in row]), np.mean([one.moves for one in row], axis=0)
-    return [Jackknifed(100 + scale * (one.score - score), scale * (one.moves - moves)) for one in row]
+    score, moves = np.mean([seed.score for seed in row]), np.mean([seed.moves for seed in row], axis=0)
+    return [Jackknifed(100 + scale * (seed.score - score), scale * (seed.moves - moves)) for seed in row]
 
 
 def name(pool_variance: bool) -> str:
@@ -196,8 +196,8 @@ def main(data_dir: Path) -> None:
             results = pd.concat([results, together(results)])
         for test in dict.fromkeys(results["test"]):
             # Of all tests together, the parts are read, too.
-            of_test = results if test == ALL_TESTS else results[results["test"] == test]
-            rows += permuted(f"{directory} {test}", of_test, test, "sinusoidal")
+            chosen = results if test == ALL_TESTS else results[results["test"] == test]
+            rows += permuted(f"{directory} {test}", chosen, test, "sinusoidal")
     path = ROOT / "docs" / "data" / "calibration.csv"
     pd.DataFrame(rows, dtype=object).to_csv(path, index=False, lineterminator="\n")
     click.echo(path)

@@ -27,17 +27,17 @@ def results(name: str) -> list[Result]:
 
 def speed() -> Rows:
     """Each encoding's ratio to stock fairseq, with quartiles over the rounds, and its number of operations."""
-    columns = [{one.encoding: one.ratio() for one in results(name)} for name in SPEED.values()]
-    columns.append({one.encoding: one.median() for one in results("operations")})
+    columns = [{result.encoding: result.ratio() for result in results(name)} for name in SPEED.values()]
+    columns.append({result.encoding: result.median() for result in results("operations")})
     rows = [[f"`{name}`", *(column[name] for column in columns)] for name in ENCODINGS]
     return ["encoding", *SPEED, "operations"], [["stock", *"1" * len(SPEED), columns[-1][STOCK]], *rows]
 
 
 def gpu() -> Rows | None:
     """Each encoding's figures on a GPU, as ratios to stock fairseq; None without files of scripts/check_gpu.sh."""
-    measured = [one for path in sorted(BENCHMARKS.glob("gpu-*.json")) for one in results(path.stem)]
-    columns = {(one.measure, one.setting): f"{one.measure}, {one.setting}" for one in measured}
-    cells = {(one.encoding, one.measure, one.setting): one.ratio() for one in measured if one.own}
+    measured = [result for path in sorted(BENCHMARKS.glob("gpu-*.json")) for result in results(path.stem)]
+    columns = {(result.measure, result.setting): f"{result.measure}, {result.setting}" for result in measured}
+    cells = {(result.encoding, result.measure, result.setting): result.ratio() for result in measured if result.own}
     rows = [
         [f"`{name}`", *(cells.get((name, *column), "") for column in columns)]
         for name in ENCODINGS
@@ -49,11 +49,11 @@ def gpu() -> Rows | None:
 def growth() -> Rows:
     """Time and memory of an update at each length: stock's, and each encoding's as a ratio to it."""
     rows: dict[str, dict[str, str]] = {}
-    for one in results("growth"):
-        title, cell = f"`{one.encoding}`: {one.measure}", f"{statistics.median(one.ratios):.2f}"
-        if one.encoding == STOCK:
-            median = statistics.median(one.own)
-            title = f"{STOCK}: {one.measure}"
-            cell = f"{median:,.0f} {one.unit}" if median >= 10 else f"{median:.1f} {one.unit}"
-        rows.setdefault(title, {"": title})[one.setting] = cell
+    for result in results("growth"):
+        title, cell = f"`{result.encoding}`: {result.measure}", f"{statistics.median(result.ratios):.2f}"
+        if result.encoding == STOCK:
+            median = statistics.median(result.own)
+            title = f"{STOCK}: {result.measure}"
+            cell = f"{median:,.0f} {result.unit}" if median >= 10 else f"{median:.1f} {result.unit}"
+        rows.setdefault(title, {"": title})[result.setting] = cell
     return list(next(iter(rows.values()))), [list(row.values()) for row in rows.values()]

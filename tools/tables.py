@@ -64,8 +64,8 @@ def results_of(directory: str) -> pd.DataFrame:
 
 def bleu_of(directory: str, test: str) -> pd.DataFrame:
     """The BLEU of all experiments in a directory of results/ on a test set."""
-    found = results_of(directory)
-    return found[(found["test"] == test) & (found["metric"] == BLEU)]
+    rows = results_of(directory)
+    return rows[(rows["test"] == test) & (rows["metric"] == BLEU)]
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:
@@ -75,26 +75,26 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
 
 def machines() -> dict[str, str]:
     """How BLEU of the same trainings differs between processors, beside how seeds differ."""
-    of_cpu = pd.read_csv(DATA / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
-    here, kept = of_cpu["AVX-512"], bleu_of("quickstart", "test").set_index(["name", "seed"])["score"]
+    by_cpu = pd.read_csv(DATA / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
+    here, kept = by_cpu["AVX-512"], bleu_of("quickstart", "test").set_index(["name", "seed"])["score"]
     before = (kept - here).dropna()
     seeds = [list(scores) for _, scores in kept[before.index].groupby("name")]
     compared = {
-        "the same command twice": (of_cpu["AVX-512 again"] - here).dropna(),
-        "AVX2 and AVX-512 of one EPYC": (of_cpu["AVX2"] - here).dropna(),
+        "the same command twice": (by_cpu["AVX-512 again"] - here).dropna(),
+        "AVX2 and AVX-512 of one EPYC": (by_cpu["AVX2"] - here).dropna(),
         "results/ and the EPYC": before,
         "the same, means over three seeds": before.groupby("name").mean(),
-        "two seeds in results/": [one - other for scores in seeds for one, other in itertools.combinations(scores, 2)],
+        "two seeds in results/": [a - b for scores in seeds for a, b in itertools.combinations(scores, 2)],
     }
     rows = [
-        [what, str(len(found)), f"{math.hypot(*found) / math.sqrt(len(found)):.2f}", f"{max(map(abs, found)):.2f}"]
-        for what, found in compared.items()
+        [what, str(len(gaps)), f"{math.hypot(*gaps) / math.sqrt(len(gaps)):.2f}", f"{max(map(abs, gaps)):.2f}"]
+        for what, gaps in compared.items()
     ]
     return {"machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
 
 
 def reproducing() -> dict[str, str]:
-    of_all = {name: row.row.bleu.mean for name, row in compared(RATES)[ALL_TESTS].items()}
+    captions = {name: row.row.bleu.mean for name, row in compared(RATES)[ALL_TESTS].items()}
     kftt = dict(bleu_of("kftt-rates", "test")[["name", "score"]].itertuples(index=False))
     short = " --max-update 3500 --lr {} --total-num-update 3500"
     return {
@@ -102,7 +102,7 @@ def reproducing() -> dict[str, str]:
         "published": published(),
         "multi30k-rates": rates(
             RATES,
-            of_all,
+            captions,
             {"1.5e-3": " --lr 1.5e-3", "3e-3 (the recipe's)": "", "6e-3": " --lr 6e-3"},
             (BASELINE, "shaw-k16", "diet_rel-gain", "rotary"),
         ),
@@ -126,7 +126,7 @@ def rates(directory: str, scores: dict[str, float], flags: dict[str, str], encod
     """
     losses = dict(results_of(directory)[["name", "valid_loss"]].itertuples(index=False))
     cells = {name: f"{scores[name]:.2f} ({losses[name]:.3f})" for name in scores}
-    rows = [[f"`{one}`", *(cells[one + flag] for flag in flags.values())] for one in encodings]
+    rows = [[f"`{encoding}`", *(cells[encoding + flag] for flag in flags.values())] for encoding in encodings]
     return table(["encoding", *flags], rows)
 
 
@@ -140,10 +140,10 @@ def published() -> str:
 def cost() -> str:
     """The GPU-hours of each of the papers' tables, by GPU."""
     recipes = [ROOT / "recipes" / name for name in ("wmt14", "wmt18")]
-    of_tables = zip(*(estimates(recipes, words_per_second) for words_per_second in GPUS.values()), strict=True)
+    by_table = zip(*(estimates(recipes, words_per_second) for words_per_second in GPUS.values()), strict=True)
     rows = [
-        [f"`{of_gpu[0].table}`", f"{of_gpu[0].words / 1e9:.1f}", *(f"{one.hours:,.0f}" for one in of_gpu)]
-        for of_gpu in of_tables
+        [f"`{costs[0].table}`", f"{costs[0].words / 1e9:.1f}", *(f"{estimate.hours:,.0f}" for estimate in costs)]
+        for costs in by_table
     ]
     return table(["table", "billion target words", *GPUS], rows)
 
@@ -181,10 +181,10 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, C
     """
     tests: dict[str, dict[str, ComparedRow]] = {}
     for _, table_of in read_tables(RESULTS / directory / file):
-        for one in table_of.rows:
-            tests.setdefault(one.row.setting.test, {})[one.row.setting.name] = one
+        for row in table_of.rows:
+            tests.setdefault(row.row.setting.test, {})[row.row.setting.name] = row
     # Scores on all tests together, on halves and on parts need the references, which are not kept.
-    written = [one.row for test, rows in tests.items() if " " not in test for one in rows.values()]
+    written = [row.row for test, rows in tests.items() if " " not in test for row in rows.values()]
     pooled = itertools.chain.from_iterable(pool(results_of(directory)))
     sides = [{(row.setting.test, row.setting.name, row.bleu.mean) for row in rows} for rows in (written, pooled)]
     if sides[0] != sides[1]:
@@ -211,14 +211,14 @@ def lengths() -> dict[str, str]:
 def plan() -> dict[str, str]:
     """The questions with their comparisons, rules and states."""
     rows = []
-    for one in QUESTIONS.questions[:-1]:  # the last one is of the quickstart
+    for question in QUESTIONS.questions[:-1]:  # the last one is of the quickstart
         lists = [
             f"{', '.join(f'`{name}`' for name in names)} with `{baseline}`"
-            for baseline, names in one.comparisons.items()
+            for baseline, names in question.comparisons.items()
         ]
-        places = " and ".join(" ".join(place.split()[:2]) for place in one.tables)
-        compared_rows = f"{one.size} on {places}: {'; '.join(lists)}" if lists else ""
-        rows.append([one.question, compared_rows, one.rule, one.state])
+        places = " and ".join(" ".join(place.split()[:2]) for place in question.tables)
+        compared_rows = f"{question.size} on {places}: {'; '.join(lists)}" if lists else ""
+        rows.append([question.question, compared_rows, question.rule, question.state])
     return {"plan": table(["question", "comparisons", "rule", "state"], rows)}
 
 
@@ -229,16 +229,16 @@ def key_of(question: str) -> str:
 
 def answers() -> dict[str, list[ComparedTable]]:
     """The comparisons of each question that has any, as `compare --questions ... --format csv` wrote them."""
-    tables: dict[str, list[ComparedTable]] = {one.question: [] for one in QUESTIONS.questions}
-    for question, one in read_tables(RESULTS / "questions.csv"):
-        tables[question].append(one)
+    tables: dict[str, list[ComparedTable]] = {question.question: [] for question in QUESTIONS.questions}
+    for question, comparison in read_tables(RESULTS / "questions.csv"):
+        tables[question].append(comparison)
     return tables
 
 
 def comparisons(tables: list[ComparedTable]) -> str:
     """A table of comparisons; without BLEU's brevity penalty where all of these are of whole test sets."""
     directories = {f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": EN_DE, f"{JA_EN.replace('/', ' ')} test": JA_EN}
-    rows = [row for one in tables for row in one.rows]
+    rows = [row for comparison in tables for row in comparison.rows]
     places = [row.row.setting.title for row in rows]
     lines, headers = [], ["experiment", "compared with", "difference", "verdict"]
     for row in rows:
@@ -258,12 +258,12 @@ def comparisons(tables: list[ComparedTable]) -> str:
 def one_test(directory: str, without_penalty: bool = False) -> str:
     """The experiments in a directory of results/ on its only test set, best first."""
     rows = []
-    for name, one in sorted(compared(directory)["test"].items(), key=lambda item: -item[1].row.bleu.mean):
-        row = one.row
+    for name, tested in sorted(compared(directory)["test"].items(), key=lambda item: -item[1].row.bleu.mean):
+        row = tested.row
         score = str(row.bleu) if len(row.seeds) > 1 else f"{row.bleu.mean:.2f}"  # ± is over seeds
         figures = [f"{len(row.seeds)}", score, f"{row.scores[CHRF].mean:.2f}", f"{row.parameters:,.0f}"]
-        figures += [difference(one), *([difference_without_penalty(directory, name, BASELINE)] * without_penalty)]
-        rows.append([f"`{name}`", *figures, verdict(one)])
+        figures += [difference(tested), *([difference_without_penalty(directory, name, BASELINE)] * without_penalty)]
+        rows.append([f"`{name}`", *figures, verdict(tested)])
     headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference"]
     return table([*headers, *["without BP"] * without_penalty, "verdict"], rows)
 
@@ -272,23 +272,27 @@ def scoring() -> dict[str, str]:
     """The level and the power of the test of a difference, as tools/calibration.py measured them."""
     rows = read(DATA / "calibration.csv")
     power, kept, simulated = [], [], []
-    for one, pooled in zip(rows[::2], rows[1::2], strict=True):
-        assert (one["test"], pooled["test"]) == ("welch", "pooled")
-        if one["data"] != "simulated":
-            ranges = [f" ({row['level_low']} to {row['level_high']})" * bool(row["level_low"]) for row in (one, pooled)]
-            kept.append([one["data"], one["rows"], one["level"] + ranges[0], pooled["level"] + ranges[1]])
+    for pair in zip(rows[::2], rows[1::2], strict=True):
+        welch, pooled = pair
+        assert (welch["test"], pooled["test"]) == ("welch", "pooled")
+        if welch["data"] != "simulated":
+            ranges = [f" ({row['level_low']} to {row['level_high']})" * bool(row["level_low"]) for row in pair]
+            kept.append([welch["data"], welch["rows"], welch["level"] + ranges[0], pooled["level"] + ranges[1]])
             continue
-        seeds, units = (one["baseline_seeds"], one["seeds"]), "documents" if float(one["of_document"]) else "sentences"
-        if (one["of_seed"], one["of_system"], one["of_model"]) != ("0.2", "3", "5") or "2" in seeds:
+        seeds = (welch["baseline_seeds"], welch["seeds"])
+        units = "documents" if float(welch["of_document"]) else "sentences"
+        if (welch["of_seed"], welch["of_system"], welch["of_model"]) != ("0.2", "3", "5") or "2" in seeds:
             continue  # others are in the file
         if seeds in (("3", "3"), ("6", "3"), ("6", "6")):
             keys = ("level", "false_equivalence", "false_verdict")
-            figures = [f"{float(row[key]):.3f}" for row in (one, pooled) for key in keys]
-            simulated.append([" + ".join(seeds), one["of_baseline"] or one["of_seed"], units, *figures])
-        if len(set(seeds)) == 1 and not one["of_baseline"]:
-            effects = [key.removeprefix("power_") for key in one if key.startswith("power_")]
-            found = [f"{float(one[f'power_{key}']):.2f} ({float(one[f'verdict_power_{key}']):.2f})" for key in effects]
-            power.append([units, one["seeds"], *found])
+            figures = [f"{float(row[key]):.3f}" for row in pair for key in keys]
+            simulated.append([" + ".join(seeds), welch["of_baseline"] or welch["of_seed"], units, *figures])
+        if len(set(seeds)) == 1 and not welch["of_baseline"]:
+            effects = [key.removeprefix("power_") for key in welch if key.startswith("power_")]
+            powers = [
+                f"{float(welch[f'power_{key}']):.2f} ({float(welch[f'verdict_power_{key}']):.2f})" for key in effects
+            ]
+            power.append([units, welch["seeds"], *powers])
     return {
         "power": table(["units", "seeds", *(f"{effect} BLEU" for effect in effects)], power),
         "level": table(["trainings", "settings", "level", "pooled"], kept),
@@ -306,7 +310,8 @@ def scoring() -> dict[str, str]:
 def by_words(directory: str, test: str) -> str:
     """BLEU on a test set by words of the source, trained on short sources and on all."""
     cells: dict[str, dict[str, str]] = {}
-    for row in (one.row for _, table_of in read_tables(RESULTS / directory / "compare.csv") for one in table_of.rows):
+    tables = read_tables(RESULTS / directory / "compare.csv")
+    for row in (tested.row for _, table_of in tables for tested in table_of.rows):
         whole, *part = row.setting.test.split(", ")
         if part and whole == test:
             is_short = row.setting.corpus.endswith("-short")
@@ -320,19 +325,19 @@ def multi30k() -> dict[str, str]:
     """The scores of Multi30k's experiments, and the differences on all tests together, best first: from sinusoids, also
     without BLEU's brevity penalty, and from `shaw-k16`.
     """
-    of_test, of_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
-    of_all = of_test[ALL_TESTS]
+    by_test, from_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
+    all_tests = by_test[ALL_TESTS]
     choice, several, single = [], [], []
-    for name, row in sorted(of_all.items(), key=lambda item: -item[1].row.bleu.mean):
-        scores_of_tests = [f"`{name}`", *(str(of_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
+    for name, row in sorted(all_tests.items(), key=lambda item: -item[1].row.bleu.mean):
+        scores_of_tests = [f"`{name}`", *(str(by_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
         without = difference_without_penalty(EN_DE, name, BASELINE)
         if len(row.row.seeds) == 1:
             single.append([*scores_of_tests, difference(row), without])
             continue
         several.append(scores_of_tests)
-        parameters = f"{(row.row.parameters or 0) - (of_all[BASELINE].row.parameters or 0):,.0f}"
+        parameters = f"{(row.row.parameters or 0) - (all_tests[BASELINE].row.parameters or 0):,.0f}"
         choice.append(
-            [f"`{name}`", f"{len(row.row.seeds)}", parameters, difference(row), without, difference(of_shaw[name])]
+            [f"`{name}`", f"{len(row.row.seeds)}", parameters, difference(row), without, difference(from_shaw[name])]
         )
     headers = ["experiment", *MULTI30K, ALL_TESTS]
     differences = ["from `sinusoidal`", "without BP", "from `shaw-k16`"]
@@ -345,15 +350,15 @@ def multi30k() -> dict[str, str]:
 
 def difference_without_penalty(directory: str, name: str, baseline: str) -> str:
     """The difference of two rows' BLEU divided by its brevity penalty; empty for a row and itself."""
-    one, other = (unpenalized(directory, row) for row in (name, baseline))
-    return "" if name == baseline else f"{one - other:+.2f}"
+    score, baseline_score = (unpenalized(directory, row) for row in (name, baseline))
+    return "" if name == baseline else f"{score - baseline_score:+.2f}"
 
 
 @cache
 def unpenalized(directory: str, name: str) -> float:
     """BLEU divided by the brevity penalty, means over the seeds, of an experiment on all its test sets together."""
-    found, penalties = results_of(directory), []
-    for seed in set(found["directory"][found["name"] == name]):
+    rows, penalties = results_of(directory), []
+    for seed in set(rows["directory"][rows["name"] == name]):
         records = [read_json(path)[0] for path in seed.glob("*.sacrebleu.json")]
         # BLEU is the first score: `hyp_len = 11989 ref_len = 12106`.
         sizes = [re.findall(r"_len = (\d+)", record["verbose_score"]) for record in records]
@@ -369,10 +374,10 @@ def paper_table() -> PaperTable:
 
 
 def readme() -> dict[str, str]:
-    of_all, kftt = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
+    captions, kftt = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
     rows = []
     for name in SHORT_CLIPPING:
-        both = of_all[name], kftt[name]
+        both = captions[name], kftt[name]
         cells = [f"{row.row.bleu.mean:.2f} BLEU" if name == BASELINE else difference(row) for row in both]
         rows.append([f"`{name}`", *cells])
     return {
@@ -383,8 +388,8 @@ def readme() -> dict[str, str]:
 
 def draw(path: Path) -> None:
     """Draws BLEU against clipping distance: Multi30k's on all tests together, KFTT's, and the paper's."""
-    of_tests = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
-    tables = [[of_test[name].row for name in CLIPPING if name in of_test] for of_test in of_tests]
+    corpora = compared(EN_DE)[ALL_TESTS], compared(JA_EN)["test"]
+    tables = [[by_name[name].row for name in CLIPPING if name in by_name] for by_name in corpora]
     for test, rows in itertools.groupby(paper_table().rows, lambda row: row.test):
         setting = replace(tables[0][0].setting, corpus="Shaw et al. (2018), Table 2: WMT14", test=test)
         paper = replace(tables[0][0], setting=setting)
@@ -406,10 +411,10 @@ def draw_differences(images: Path) -> None:
     """Draws the differences from sinusoids on both corpora, and the comparisons of three questions."""
     panels = []
     for directory, test in ((EN_DE, ALL_TESTS), (JA_EN, "test")):
-        for _, one in read_tables(RESULTS / directory / "compare.csv"):
-            if one.rows[0].row.setting.test == test:
-                rows = [row for row in one.rows if len(row.row.seeds) > 1]
-                panels.append((plot.title_in_words(rows[0].row.setting), [replace(one, rows=rows)]))
+        for _, comparison in read_tables(RESULTS / directory / "compare.csv"):
+            if comparison.rows[0].row.setting.test == test:
+                rows = [row for row in comparison.rows if len(row.row.seeds) > 1]
+                panels.append((plot.title_in_words(rows[0].row.setting), [replace(comparison, rows=rows)]))
     draw_forest(panels, images / "differences.png")
     for question, tables in answers().items():
         if key_of(question) in ("2", "4", "5"):
@@ -425,7 +430,7 @@ def options() -> dict[str, str]:
     for name, cls in ENCODINGS.items():
         sides = [cls, ENCODINGS[cls.facts.in_decoder or name]]
         effects = [combined([effect(mode, side, side.facts.input_positions) for side in sides]) for mode in MODES]
-        alike.setdefault(tuple(spelled[found] for found in effects), []).append(f"`{name}`")
+        alike.setdefault(tuple(spelled[result] for result in effects), []).append(f"`{name}`")
     rows = [[", ".join(names), *effects] for effects, names in alike.items()]
     shape = read(DATA / "shape.csv")
     return {
@@ -482,9 +487,9 @@ def filled(page: str) -> tuple[Path, str]:
     for place, made in PAGES[page]().items():
         pattern = rf"(<!-- table: {place} -->\n).*?(<!-- end -->)"
         filling = made.replace("\\", r"\\")
-        text, found = re.subn(pattern, rf"\g<1>{filling}\n\g<2>", text, flags=re.DOTALL)
-        if found != 1:
-            raise ValueError(f"{path} has {found} places for the table '{place}', not one.")
+        text, count = re.subn(pattern, rf"\g<1>{filling}\n\g<2>", text, flags=re.DOTALL)
+        if count != 1:
+            raise ValueError(f"{path} has {count} places for the table '{place}', not one.")
     return path, text
 
 

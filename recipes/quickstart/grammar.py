@@ -320,19 +320,19 @@ class Contrast(NamedTuple):
 def make_contrasts(rng: random.Random, lexicon: Lexicon, taken: Iterable[str], number: int) -> list[Contrast]:
     """`number` pairs of each phenomenon, whose sources are not `taken`; a source has at most one pair of each."""
     seen = set(taken)
-    found: dict[str, list[Contrast]] = {phenomenon: [] for phenomenon in PHENOMENA}
+    chosen: dict[str, list[Contrast]] = {phenomenon: [] for phenomenon in PHENOMENA}
     sentences = Sampler(rng, lexicon).sentences()
-    while any(len(pairs) < number for pairs in found.values()):
+    while any(len(pairs) < number for pairs in chosen.values()):
         tree, source = next(sentences)
         if source in seen:
             continue
         seen.add(source)
         every = list(contrasts(tree))
-        for phenomenon, pairs in found.items():
-            possible = [one for one in every if one.phenomenon == phenomenon]
+        for phenomenon, pairs in chosen.items():
+            possible = [contrast for contrast in every if contrast.phenomenon == phenomenon]
             if len(pairs) < number and possible:
                 pairs.append(pick(rng, possible))
-    return [contrast for pairs in found.values() for contrast in pairs]
+    return [contrast for pairs in chosen.values() for contrast in pairs]
 
 
 def contrasts(tree: Sentence) -> Iterator[Contrast]:
@@ -358,8 +358,8 @@ def contrasts(tree: Sentence) -> Iterator[Contrast]:
                     yield contrast("case", abs(verb - at), at, wrong)
             while True:  # the argument, and the phrases that prepositions join to it
                 at, distance, gender = marked[id(phrase), False], 1 + len(phrase.adjectives), phrase.noun.gender
-                forms = {phrase.determiner.form(one, gender) for one in Case}
-                for form in (phrase.determiner.form(case, other) for other in Gender):
+                forms = {phrase.determiner.form(any_case, gender) for any_case in Case}
+                for form in (phrase.determiner.form(case, any_gender) for any_gender in Gender):
                     if form not in forms:
                         yield contrast("gender", distance, at, [form])
                 if not isinstance(phrase.modifier, PrepositionalPhrase):

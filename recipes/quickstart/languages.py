@@ -220,11 +220,11 @@ class Clause:
 
     def source(self) -> list[str]:
         """The words (T) S V D (to I) (T) (that C); V is (auxiliary) (M) V."""
-        of_role = {role: phrase.source() for role, phrase in self.arguments.items()}
+        by_role = {role: phrase.source() for role, phrase in self.arguments.items()}
         words = [self.time.source] if self.time_first else []
-        words += [*of_role.get("subject", ()), self.tense.source_auxiliary, self.manner.source]
-        words += [self.verb.source + self.tense.source_ending, *of_role.get("direct", ())]
-        words += ["to", *of_role["indirect"]] if "indirect" in of_role else []
+        words += [*by_role.get("subject", ()), self.tense.source_auxiliary, self.manner.source]
+        words += [self.verb.source + self.tense.source_ending, *by_role.get("direct", ())]
+        words += ["to", *by_role["indirect"]] if "indirect" in by_role else []
         words += [] if self.time_first else [self.time.source]
         return [*words, "that", *self.complement.source()] if self.complement else words
 

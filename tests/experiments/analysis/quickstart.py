@@ -52,3 +52,8 @@ def make_experiments(root: Path, settings: dict[str, int] = SETTINGS) -> Path:
             shutil.copy(corpus() / "test.xa", directory / "test.src")
             shutil.copy(corpus() / "test.xb", directory / "test.ref")
     return root
+
+
+def seed1(root: Path, name: str) -> Path:
+    """The directory of the first seed of the setting with this in its name."""
+    return next(root.rglob(f"*{name}*/seed1"))

@@ -73,30 +73,30 @@ def test_statistics_are_those_of_plain_loops(shapes, causal):
     sentences = [sentence(*shape, seed, causal) for seed, shape in enumerate(shapes)]
     has_symmetry = all(queries == keys for queries, keys in shapes) and not causal
     layer = LayerStatistics(HEADS, is_bidirectional=has_symmetry)
-    for one in sentences:
-        layer.add(*one)
-    for head, found in enumerate(layer.attention()["heads"]):
+    for tensors in sentences:
+        layer.add(*tensors)
+    for head, figures in enumerate(layer.attention()["heads"]):
         expected = naive_means(sentences, head)
         share = {name: expected.pop(name) for name in ("-1", "0", "+1")}
         if not has_symmetry:
             expected["symmetry"] = None
-        assert found.pop("share") == pytest.approx(share)
-        assert found == pytest.approx(expected)
+        assert figures.pop("share") == pytest.approx(share)
+        assert figures == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("shape", "causal"), [((40, 40), False), ((6, 6), True), ((5, 8), False)])
 def test_what_positions_add_is_the_mean_by_distance(shape, causal):
     sentences = [sentence(*shape, seed, causal) for seed in (1, 2)]
     layer = LayerStatistics(HEADS)
-    for one in sentences:
-        layer.add(*one)
+    for tensors in sentences:
+        layer.add(*tensors)
     by_distance: dict[int, list[list[float]]] = {}
     for _, logits, plain, visible in sentences:
         for i, j in visible.nonzero().tolist():
             if abs(j - i) <= 32:
                 by_distance.setdefault(j - i, []).append((logits - plain)[:, i, j].tolist())
-    found = layer.position_logits()
-    assert found["distances"] == sorted(by_distance)
-    for head, values in enumerate(found["heads"]):
+    added = layer.position_logits()
+    assert added["distances"] == sorted(by_distance)
+    for head, values in enumerate(added["heads"]):
         expected = [sum(pair[head] for pair in by_distance[d]) / len(by_distance[d]) for d in sorted(by_distance)]
         assert values == pytest.approx(expected, abs=1e-6)

@@ -1,17 +1,15 @@
 """Contrastive accuracy: its sets in their own formats, its intervals, and the table of several models."""
 
 import csv
-import io
 import json
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.analysis.contrast import report
 from posenc_experiments.analysis.contrastive_sets import COLUMNS, Contrast, read_set
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
+from tests.experiments.analysis.test_targets import run, table
 
 #: as in LingEval97's README
 ENTRY: dict[str, Any] = {
@@ -37,7 +35,7 @@ def write_distil(directory, *rows):
 
 
 def values(contrasts):
-    return [(one.phenomenon, one.distance, one.source, one.correct, one.contrastive) for one in contrasts]
+    return [(pair.phenomenon, pair.distance, pair.source, pair.correct, pair.contrastive) for pair in contrasts]
 
 
 # --- Formats ---
@@ -45,9 +43,9 @@ def values(contrasts):
 
 def test_own_table(tmp_path):
     rows = [("case", "3", "a b", "c d", "c e"), ("prefix", "-", "a", "c", "d")]
-    found = read_set(write_table(tmp_path / "set.tsv", *rows))
-    assert values(found) == [("case", 3, "a b", "c d", "c e"), ("prefix", None, "a", "c", "d")]
-    assert found[1].where == f"{tmp_path / 'set.tsv'}, line 3"
+    contrasts = read_set(write_table(tmp_path / "set.tsv", *rows))
+    assert values(contrasts) == [("case", 3, "a b", "c d", "c e"), ("prefix", None, "a", "c", "d")]
+    assert contrasts[1].where == f"{tmp_path / 'set.tsv'}, line 3"
 
 
 def test_lingeval97(tmp_path):
@@ -101,11 +99,11 @@ def test_the_table_counts_by_phenomenon_and_distance():
         *(Contrast("prefix", distance, "", "", "", "") for distance in (9, 2, 8, 2)),
         Contrast("case", None, "", "", "", ""),
     ]
-    found = [[True, False, True, True, False], [True] * 5]
-    made = report("set", ["one", "other"], contrasts, found, False)
+    preferences = [[True, False, True, True, False], [True] * 5]
+    made = report("set", ["one", "other"], contrasts, preferences, False)
     assert "75.0 [30.1, 95.4]" in made.format("text")  # Wilson's interval
     records = made.data.to_dict("records")
-    counts = [(one["model"], one["phenomenon"], one["distance"], one["correct"], one["pairs"]) for one in records]
+    counts = [(row["model"], row["phenomenon"], row["distance"], row["correct"], row["pairs"]) for row in records]
     assert counts == [
         *[("one", "prefix", "all", 3, 4), ("other", "prefix", "all", 4, 4)],
         *[("one", "prefix", "2", 1, 2), ("other", "prefix", "2", 2, 2)],
@@ -118,12 +116,6 @@ def test_the_table_counts_by_phenomenon_and_distance():
 # --- The command ---
 
 
-def run(*words):
-    result = CliRunner().invoke(group, [*map(str, words)])
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 @pytest.mark.parametrize("flag", [[], ["--normalize"]])
 def test_the_command_prefers_what_score_targets_scores_higher(flag, checkpoint, data, tmp_path):
     # The longer one has the lower sum and the higher mean, or the other way round: it depends on the pair.
@@ -132,14 +124,12 @@ def test_the_command_prefers_what_score_targets_scores_higher(flag, checkpoint, 
     contrastive = write_table(tmp_path / "set.tsv", *(("length", "2", *row) for row in rows))
     (tmp_path / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
     path = checkpoint("transformer_sinusoidal_tiny")
-    scored = csv.DictReader(
-        run("score-targets", path, tmp_path / "pairs.tsv", "--data", data).splitlines(), delimiter="\t"
-    )
+    scored = table(run("score-targets", path, tmp_path / "pairs.tsv", "--data", data).stdout)
     scores = [float(row["log_probability"]) / (int(row["length"]) if flag else 1) for row in scored]
-    expected = sum(one > other for one, other in zip(scores[::2], scores[1::2], strict=True))
+    expected = sum(correct > wrong for correct, wrong in zip(scores[::2], scores[1::2], strict=True))
     assert 0 < expected < len(rows)
-    printed = run("contrast", path, "--data", data, "--source", contrastive, "--format", "csv", *flag)
-    found = list(csv.DictReader(io.StringIO(printed)))
-    assert [(row["model"], row["correct"], row["pairs"]) for row in found] == [
+    printed = run("contrast", path, "--data", data, "--source", contrastive, "--format", "csv", *flag).stdout
+    counted = csv.DictReader(printed.splitlines())
+    assert [(row["model"], row["correct"], row["pairs"]) for row in counted] == [
         ("untrained.pt", str(expected), "18")
     ] * 3

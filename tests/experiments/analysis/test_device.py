@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from posenc_experiments.analysis.model import analyse_model
 from posenc_experiments.analysis.targets import Model, Pair, score_targets
-from posenc_experiments.cli import group
-from tests.experiments.analysis.test_model import same
+from tests.experiments.analysis.test_model import assert_same_figures
+from tests.experiments.analysis.test_targets import run
 
 
 @pytest.mark.parametrize("flags", [[], ["--cpu"]])
@@ -25,8 +24,7 @@ def test_the_model_is_moved_to_a_gpu_unless_told_not_to(flags, checkpoint, data,
         ["contrast", path, "--source", tmp_path / "set.tsv"],
         ["analyse", "--checkpoint", path, "--pair", "en-de", "--sentences", 1, "--output", tmp_path / "page.html"],
     ):
-        result = CliRunner().invoke(group, [*map(str, [*words, "--data", data, *flags])])
-        assert result.exit_code == 0, result.output
+        run(*words, "--data", data, *flags)
     assert len(moved) == (0 if flags else 3)
 
 
@@ -35,8 +33,8 @@ def test_the_model_is_moved_to_a_gpu_unless_told_not_to(flags, checkpoint, data,
 @pytest.mark.parametrize("name", ["shaw", "forget", "tupe_abs"])
 def test_a_gpu_finds_what_the_cpu_finds(name, checkpoint, data):
     path = checkpoint(f"transformer_{name}_tiny")
-    same(analyse_model(path, data), analyse_model(path, data, cpu=True))
+    assert_same_figures(analyse_model(path, data), analyse_model(path, data, cpu=True))
     model, pairs = Model(name, path, data), [Pair(f"s{n} s3", f"t{n} t5", "") for n in range(9)]
-    on_gpu, on_cpu = (score_targets(model, pairs, print, cpu) for cpu in (False, True))
-    for one, other in zip(on_gpu, on_cpu, strict=True):
-        assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-3)
+    scored = [score_targets(model, pairs, print, cpu) for cpu in (False, True)]
+    for on_gpu, on_cpu in zip(*scored, strict=True):
+        assert on_gpu.log_probabilities == pytest.approx(on_cpu.log_probabilities, abs=1e-3)

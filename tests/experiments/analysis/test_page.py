@@ -12,27 +12,22 @@ from typing import Any
 import fairseq
 import lxml.html  # type: ignore[import-untyped]
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from posenc_experiments.analysis.page import cells_of, compared_with_each
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import compared_with_baseline
 from posenc_experiments.evaluation.statistics.pooling import pool
 from posenc_experiments.experiment.layout import ANALYSIS
-from tests.experiments.analysis.quickstart import SETTINGS, make_experiments
-from tests.experiments.tiny import make_recipe
+from tests.experiments.analysis.quickstart import SETTINGS, make_experiments, seed1
+from tests.experiments.tiny import directories, make_recipe, run_here
 
 NAMES = ["shaw-k0", "shaw-k2", "shaw-k16", "sinusoidal"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def call(*options: str | Path) -> Result:
-    return CliRunner().invoke(group, ["analyse", *map(str, options)])
-
-
-def one(root: Path, name: str) -> Path:
-    return next(root.rglob(f"*{name}*/seed1"))
+    return run_here("analyse", *options)
 
 
 def record_of(directory: Path) -> Any:
@@ -62,14 +57,14 @@ def copy(made: Path, tmp_path: Path) -> Path:
 
 def test_every_experiment_has_its_figures_versions_and_settings(made: Path) -> None:
     assert len(list(made.rglob(ANALYSIS))) == 5
-    directory = one(made, "distance-2")
+    directory = seed1(made, "distance-2")
     record = record_of(directory)
     assert (record["experiment"]["name"], record["experiment"]["seed"]) == ("shaw-k2", 1)
     assert set(record["versions"]) == {"fairseq_posenc", "torch", "fairseq", "sacrebleu"}
     assert (record["settings"]["resamples"], record["settings"]["confidence"]) == (1000, 0.95)
-    found = record["text"]["tests"]["test"]
+    figures = record["text"]["tests"]["test"]
     scores = json.loads((directory / "test.sacrebleu.json").read_text())
-    assert [round(found["BLEU"], 2), round(found["chrF"], 2)] == [row["score"] for row in scores]
+    assert [round(figures["BLEU"], 2), round(figures["chrF"], 2)] == [row["score"] for row in scores]
     # Of 4 layers with 4 heads: vectors of 16 numbers for 5 distances, on keys and on values.
     assert record["text"]["position_parameters"] == 4 * 4 * 16 * 5 * 2
 
@@ -79,7 +74,7 @@ def test_what_is_unchanged_is_done_before(copy: Path) -> None:
     before = [path.stat().st_mtime_ns for path in files]
     assert "texts" not in call(copy, "--no-models", "--output", page).output
     assert [path.stat().st_mtime_ns for path in files] == before
-    with open(one(copy, "sinusoidal") / "command.sh", "a") as script:
+    with open(seed1(copy, "sinusoidal") / "command.sh", "a") as script:
         script.write("# changed\n")
     result = call(copy, "--no-models", "--output", page)
     assert "sinusoidal (2 of 2): texts" in result.output
@@ -92,7 +87,7 @@ def test_what_is_unchanged_is_done_before(copy: Path) -> None:
 @pytest.mark.parametrize(("options", "said"), [(["--no-models"], 0), ([], 1)])
 def test_without_models_those_of_an_earlier_call_are_kept(copy: Path, options: list[str], said: int) -> None:
     """Where models are left out, and where averaged.pt was deleted."""
-    directory = one(copy, "sinusoidal")
+    directory = seed1(copy, "sinusoidal")
     (directory / ANALYSIS).write_text(json.dumps(record_of(directory) | {"model": {"inputs": "earlier"}}))
     result = call(directory, *options, "--output", copy / "page.html")
     assert result.exit_code == 0, result.output
@@ -117,14 +112,8 @@ def test_a_page_of_experiments_and_a_checkpoint(
     made: Path, checkpoint: Callable[..., Path], data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of an encoding with all kinds of parameters."""
-    flags = (
-        "--source-position-encoding",
-        "xlnet",
-        "--input-positions",
-        "learned",
-        "--cross-attention-positions",
-        "true",
-    )
+    flags = ["--source-position-encoding", "xlnet", "--input-positions", "learned"]
+    flags += ["--cross-attention-positions", "true"]
     path = checkpoint("transformer_diet_abs_tiny", *flags).rename(tmp_path / "<b>.pt")
     options = ("--data", data, "--pair", "en-de", "--output", tmp_path / "page.html")
     result = call("--checkpoint", path, "--sentences", "3", *options)
@@ -133,14 +122,8 @@ def test_a_page_of_experiments_and_a_checkpoint(
     assert (record["settings"], record["sentences"]) == ({"sentences": 3}, 3)
     text = (tmp_path / "page.html").read_text()
     for words in (
-        *(
-            "Mean attended distance",
-            "Rank of the logits",
-            "Position logits by distance",
-            "Learned vectors",
-            "Cosines of",
-        ),
-        *("Learned matrices of positions", "Other position parameters", "Shift test", "&lt;b&gt;.pt"),
+        *("Mean attended distance", "Rank of the logits", "Position logits by distance", "Learned vectors"),
+        *("Cosines of", "Learned matrices of positions", "Other position parameters", "Shift test", "&lt;b&gt;.pt"),
     ):
         assert words in text, words
     assert "<b>.pt" not in text
@@ -163,14 +146,14 @@ def test_a_fairseq_of_another_distribution_is_recorded(copy: Path, monkeypatch: 
         return version(name)
 
     monkeypatch.setattr(importlib.metadata, "version", without)
-    path = one(copy, "sinusoidal")
+    path = seed1(copy, "sinusoidal")
     result = call(path, "--no-models", "--output", copy / "page.html")
     assert result.exit_code == 0, result.exception
     assert record_of(path)["versions"]["fairseq"] == fairseq.__version__
 
 
 def test_a_limit_of_words_in_the_training_is_a_boundary_of_buckets(copy: Path) -> None:
-    path = one(copy, "sinusoidal") / "experiment.json"
+    path = seed1(copy, "sinusoidal") / "experiment.json"
     about = json.loads(path.read_text())
     about["made_from"]["prepare"] = {**about["made_from"].get("prepare", {}), "train_max_words": 13}
     path.write_text(json.dumps(about))
@@ -178,9 +161,9 @@ def test_a_limit_of_words_in_the_training_is_a_boundary_of_buckets(copy: Path) -
     assert call(path.parent, "--no-models", "--output", copy / "page.html").exit_code == 0
     record = record_of(path.parent)
     assert record["settings"]["train_max_words"] == 13
-    found = record["text"]["tests"]["test"]["by_length"]
-    assert 13 in [bucket["to"] for bucket in found]
-    assert [bucket["longer"] for bucket in found] == [bucket["sentences"] * (bucket["from"] > 13) for bucket in found]
+    rows = record["text"]["tests"]["test"]["by_length"]
+    assert 13 in [row["to"] for row in rows]
+    assert [row["longer"] for row in rows] == [row["sentences"] * (row["from"] > 13) for row in rows]
 
 
 def test_differences_are_those_of_compare_for_every_two(made: Path, tmp_path: Path) -> None:
@@ -212,19 +195,19 @@ def test_the_page_is_whole_and_needs_nothing_else(made: Path) -> None:
 
 
 def change_pair(root: Path) -> None:
-    path = one(root, "sinusoidal") / "experiment.json"
+    path = seed1(root, "sinusoidal") / "experiment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"pair": "a-b"}))
 
 
 def change_source(root: Path) -> None:
-    (one(root, "sinusoidal") / "test.src").write_text("another\n" * 500)
+    (seed1(root, "sinusoidal") / "test.src").write_text("another\n" * 500)
 
 
 @pytest.mark.parametrize(
     ("damage", "options", "message"),
     [
         (change_source, [], "have different sources for test: they cannot be compared"),
-        (lambda root: (one(root, "sinusoidal") / "test.src").unlink(), [], "test.src is missing"),
+        (lambda root: (seed1(root, "sinusoidal") / "test.src").unlink(), [], "test.src is missing"),
         (change_pair, [], "differ in pair (xa-xb and a-b): analyse them apart"),
         (None, ["--test", "test9"], "has no scores of test9; there are test"),
         (None, ["--baseline", "nope"], "--baseline nope"),
@@ -268,8 +251,8 @@ def test_the_page_sorts_and_compares(made: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text((made / "page.html").read_text().replace("</body>", f"<script>{script}</script></body>"))
     words = ["timeout", "60", program, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
-    found = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-    document = lxml.html.fromstring(found)
+    printed = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    document = lxml.html.fromstring(printed)
     rows = [[cell.text_content() for cell in row] for row in document.xpath("//table[@id='table']/tbody/tr")]
     assert [row[0] for row in rows] == ["shaw-k2", "shaw-k16", "sinusoidal", "shaw-k0"]
     assert rows[0][-2:] == ["baseline", ""]
@@ -288,15 +271,8 @@ def test_the_page_sorts_and_compares(made: Path, tmp_path: Path) -> None:
 def test_a_recipe_ends_with_its_page(tmp_path: Path) -> None:
     conf, corpus = make_recipe(tmp_path)
     words = ["run", "--conf", conf, "--source", corpus, "--gpus", "0", "--cpus", "1", "--dry-run", "--analyse"]
-    words += [
-        "--experiments",
-        "shaw-k2,sinusoidal",
-        "--data-dir",
-        tmp_path / "data",
-        "--output-dir",
-        tmp_path / "output",
-    ]
-    result = CliRunner().invoke(group, [str(word) for word in words])
+    words += ["--experiments", "shaw-k2,sinusoidal", *directories(tmp_path)]
+    result = run_here(*words)
     assert result.exit_code == 0, result.output
     last = result.output.splitlines()[-1]
     pair = tmp_path / "output" / "tiny" / "en-de"

@@ -33,16 +33,16 @@ def measure(model, inputs):
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_only_absolute_positions_feel_a_shift(name, inputs):
-    found = measure(build(name), inputs)
-    assert [result["k"] for result in found] == [1, 10, 100]
+    results = measure(build(name), inputs)
+    assert [result["k"] for result in results] == [1, 10, 100]
     feels_shifts = ENCODINGS[name].facts.reads == "integers" or ENCODINGS[name].facts.input_positions != "none"
-    for result in found:
+    for result in results:
         if feels_shifts:
             assert result["cosine"] < 0.9999
         else:
             assert result["changed_outputs"] == 0
             assert result["cosine"] == pytest.approx(1, abs=1e-12)
-    assert any(result["changed_outputs"] > 0 for result in found) == feels_shifts
+    assert any(result["changed_outputs"] > 0 for result in results) == feels_shifts
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,14 @@ import shutil
 from dataclasses import asdict
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.analysis.targets import find_models
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
 from posenc_experiments.base.recipe import Prepare
-from posenc_experiments.cli import group
 from posenc_experiments.data import prepare, subwords
 from tests.experiments.analysis.quickstart import kept
+from tests.experiments.tiny import run_here
 from tests.toy import PACKAGE, generate
 
 
@@ -25,7 +24,7 @@ def read_test_set(data):
 
 
 def run(*words, code=0):
-    result = CliRunner().invoke(group, [*map(str, words)])
+    result = run_here(*words)
     assert result.exit_code == code, result.output
     return result
 
@@ -41,7 +40,7 @@ def pairs(data, tmp_path):
     path = tmp_path / "pairs.tsv"
     nexts = [*lines[1:], lines[0]]
     path.write_text(
-        "".join(f"{source}\t{one}\t{other}\n" for (source, one), (_, other) in zip(lines, nexts, strict=True))
+        "".join(f"{source}\t{first}\t{second}\n" for (source, first), (_, second) in zip(lines, nexts, strict=True))
     )
     return path
 
@@ -89,7 +88,7 @@ def test_bad_lines_are_named_and_leave_nothing(content, message, checkpoint, dat
     path = checkpoint("transformer_nopos_tiny")
     result = run("score-targets", path, tmp_path / "pairs.tsv", "--data", data, "--output", tmp_path / "out", code=1)
     assert message in result.output
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["pairs.tsv", "untrained.pt"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["pairs.tsv", "untrained.pt"]
 
 
 def test_an_output_that_would_destroy_the_pairs_is_refused(data, tmp_path):
@@ -115,29 +114,29 @@ def make_experiment(root, seed, data, checkpoint):
 
 def test_experiments_know_their_checkpoint_and_data(checkpoint, data, pairs, tmp_path):
     path = checkpoint("transformer_nopos_tiny")
-    one, other = (make_experiment(tmp_path / "output", seed, data, path) for seed in (1, 2))
+    first, second = (make_experiment(tmp_path / "output", seed, data, path) for seed in (1, 2))
     assert [(model.name, model.checkpoint, model.data) for model in find_models([tmp_path / "output"])] == [
-        ("sinusoidal seed 1", one / "averaged.pt", data),
-        ("sinusoidal seed 2", other / "averaged.pt", data),
+        ("sinusoidal seed 1", first / "averaged.pt", data),
+        ("sinusoidal seed 2", second / "averaged.pt", data),
     ]
-    assert [model.name for model in find_models([other])] == ["sinusoidal"]
-    assert run("score-targets", one, pairs).stdout == run("score-targets", path, pairs, "--data", data).stdout
+    assert [model.name for model in find_models([second])] == ["sinusoidal"]
+    assert run("score-targets", first, pairs).stdout == run("score-targets", path, pairs, "--data", data).stdout
     result = run("score-targets", tmp_path / "output", pairs, code=1)
     assert f"{tmp_path / 'output'} holds 2 experiments: name one of them (seedN)." in result.output
 
 
 def test_dictionaries_of_another_training_are_refused(checkpoint, data, pairs, tmp_path):
     directory = make_experiment(tmp_path / "output", 1, data, checkpoint("transformer_nopos_tiny"))
-    other = shutil.copytree(data, tmp_path / "other")
-    first, second, *rest = (other / "dict.en.txt").read_text().splitlines(keepends=True)
-    (other / "dict.en.txt").write_text("".join([second, first, *rest]))  # as many words
+    reordered = shutil.copytree(data, tmp_path / "other")
+    first, second, *rest = (reordered / "dict.en.txt").read_text().splitlines(keepends=True)
+    (reordered / "dict.en.txt").write_text("".join([second, first, *rest]))  # as many words
     summary = directory / "training.json"
     vocabulary = [file_hash(data / f"dict.{side}.txt") for side in ("en", "de")]
     summary.write_text(json.dumps({**json.loads(summary.read_text()), "vocabulary": vocabulary}))
     assert find_models([directory])[0].data == data
-    message = f"--data {other}, for {directory}: these are not the dictionaries of the training"
-    assert message in run("score-targets", directory, pairs, "--data", other, code=1).output
-    (directory / "test.generate.sh").write_text(f"exec python -m fairseq_cli.generate {other} --gen-subset test\n")
+    message = f"--data {reordered}, for {directory}: these are not the dictionaries of the training"
+    assert message in run("score-targets", directory, pairs, "--data", reordered, code=1).output
+    (directory / "test.generate.sh").write_text(f"exec python -m fairseq_cli.generate {reordered} --gen-subset test\n")
     assert f"{directory}: averaged.pt, or the binarized data" in run("score-targets", directory, pairs, code=1).output
 
 

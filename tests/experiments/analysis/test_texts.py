@@ -44,58 +44,58 @@ def test_buckets_hold_every_sentence_once() -> None:
     chance = np.random.default_rng(1)
     for size, most in ((1, 1), (7, 3), (500, 40), (500, 2)):
         lengths = chance.integers(0, most + 1, size)
-        found = buckets(lengths)
-        assert [sum(first <= length <= last for first, last in found) for length in lengths] == [1] * size
-        assert (found[0][0], found[-1][1]) == (lengths.min(), lengths.max())
+        ranges = buckets(lengths)
+        assert [sum(first <= length <= last for first, last in ranges) for length in lengths] == [1] * size
+        assert (ranges[0][0], ranges[-1][1]) == (lengths.min(), lengths.max())
         for boundary in range(-1, most + 2):
             parted = buckets(lengths, boundary)
             assert [sum(first <= length <= last for first, last in parted) for length in lengths] == [1] * size
             assert all(any(first <= length <= last for length in lengths) for first, last in parted)
             assert not any(first <= boundary < last for first, last in parted)
-            if boundary in (last for _, last in found):
-                assert parted == found
+            if boundary in (last for _, last in ranges):
+                assert parted == ranges
 
 
 def test_scores_of_a_bucket_are_sacrebleus_of_its_sentences(real: list[Texts]) -> None:
-    one = real[0]
-    found = by_length(one, 18)
-    assert sum(bucket["sentences"] for bucket in found) == 500
-    for bucket in (found[0], found[-1]):
+    text = real[0]
+    by_words = by_length(text, 18)
+    assert sum(bucket["sentences"] for bucket in by_words) == 500
+    for bucket in (by_words[0], by_words[-1]):
         inside = [
-            number for number, line in enumerate(one.sources) if bucket["from"] <= len(line.split()) <= bucket["to"]
+            number for number, line in enumerate(text.sources) if bucket["from"] <= len(line.split()) <= bucket["to"]
         ]
-        hypotheses, references = ([side[number] for number in inside] for side in (one.hypotheses, one.references))
+        hypotheses, references = ([side[number] for number in inside] for side in (text.hypotheses, text.references))
         assert bucket["BLEU"][0] == pytest.approx(bleu.BLEU().corpus_score(hypotheses, [references]).score)
         assert bucket["chrF"][0] == pytest.approx(chrf.CHRF().corpus_score(hypotheses, [references]).score)
         words = [[len(line.split()) for line in side] for side in (hypotheses, references)]
         assert bucket["length ratio"][0] == pytest.approx(sum(words[0]) / sum(words[1]))
         ribes_of_each = [ribes(h.split(), r.split()) for h, r in zip(hypotheses, references, strict=True)]
         assert bucket["RIBES"][0] == pytest.approx(100 * sum(ribes_of_each) / len(inside))
-        assert bucket["longer"] == sum(len(one.sources[number].split()) > 18 for number in inside)
+        assert bucket["longer"] == sum(len(text.sources[number].split()) > 18 for number in inside)
         for metric in texts.METRICS:
             score, low, high = bucket[metric]
             assert low <= score <= high
 
 
 def test_sentences_that_differ_are_those_of_the_largest_difference(real: list[Texts]) -> None:
-    found = systems.compare_systems(real)
+    comparison = systems.compare_systems(real)
     scores = [
-        [chrf.CHRF().sentence_score(h, [r]).score for h, r in zip(one.hypotheses, one.references, strict=True)]
-        for one in real
+        [chrf.CHRF().sentence_score(h, [r]).score for h, r in zip(text.hypotheses, text.references, strict=True)]
+        for text in real
     ]
     difference = [first - second for first, second in zip(*scores, strict=True)]
-    best, worst = (found["pairs"][pair]["sentences"] for pair in ("0 1", "1 0"))
+    best, worst = (comparison["pairs"][pair]["sentences"] for pair in ("0 1", "1 0"))
     assert [difference[number] for number in best] == pytest.approx(sorted(difference, reverse=True)[:5])
     assert [difference[number] for number in worst] == pytest.approx(sorted(difference)[:5])
-    assert set(found["sentences"]) == {str(number) for number in (*best, *worst)}
-    shown = found["sentences"][str(best[0])]
+    assert set(comparison["sentences"]) == {str(number) for number in (*best, *worst)}
+    shown = comparison["sentences"][str(best[0])]
     assert shown["reference"] == real[0].references[best[0]]
     assert shown["systems"] == [
-        [one.hypotheses[best[0]], round(side[best[0]], 1)] for one, side in zip(real, scores, strict=True)
+        [text.hypotheses[best[0]], round(side[best[0]], 1)] for text, side in zip(real, scores, strict=True)
     ]
-    for words, *counts in found["pairs"]["0 1"]["ngrams"]:
+    for words, *counts in comparison["pairs"]["0 1"]["ngrams"]:
         assert counts == [
-            sum(correct(words, *two) for two in zip(one.hypotheses, one.references, strict=True)) for one in real
+            sum(correct(words, *two) for two in zip(text.hypotheses, text.references, strict=True)) for text in real
         ]
         assert counts[0] > counts[1]
 

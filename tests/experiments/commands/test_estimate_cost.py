@@ -3,12 +3,10 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.commands.estimate_cost import estimates
-from tests.experiments.tiny import make_recipe
+from tests.experiments.tiny import make_recipe, run_here
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 
@@ -18,15 +16,15 @@ def test_a_training_costs_its_words_at_the_speed_of_its_size() -> None:
     assert diet.trainings == 4 * 3  # pairs, experiments
     assert diet.words == 12 * 250_000 * 25_000
     assert diet.hours == pytest.approx(diet.words / 10_000 / 3600)  # the model that was measured
-    of = {one.table: one for one in estimates([RECIPES / "wmt14"], words_per_second=10_000)}
-    base, both = of["shaw-table2"], of["shaw-table1"]  # the second also has models of size big, which are slower
+    costs = {cost.table: cost for cost in estimates([RECIPES / "wmt14"], words_per_second=10_000)}
+    base, both = (costs[f"shaw-table{n}"] for n in (2, 1))  # the second also has models of size big, which are slower
     assert base.hours / base.words < diet.hours / diet.words  # ffn 1024 instead of 2048
     assert both.hours / both.words > 2 * base.hours / base.words
 
 
 def test_what_cannot_be_estimated_is_refused(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)  # it trains by epochs
-    result = CliRunner().invoke(group, ["estimate-cost", str(conf.parent), "--words-per-second", "1"])
+    result = run_here("estimate-cost", conf.parent, "--words-per-second", "1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"{conf.parent} has no tables/*.tsv: name the directory" in result.stderr
     (conf.parent / "tables").mkdir()

@@ -7,12 +7,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.subprocesses import write_command
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.results import read_results, seal
+from tests.experiments.tiny import run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "quickstart/xa-xb/transformer_sinusoidal_tiny/seed1"
@@ -21,7 +21,16 @@ FILES = ("experiment.json", "training.json", "test.hyp", "test.sacrebleu.json")
 
 
 def keep(output: Path, results: Path) -> Result:
-    return CliRunner().invoke(group, ["keep-results", str(output), str(results)])
+    return run_here("keep-results", output, results)
+
+
+def refusal(output: Path, results: Path) -> str:
+    """The sentence with which `keep-results` refuses; what was kept is as before."""
+    before = files_of(results)
+    result = keep(output, results)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert files_of(results) == before
+    return result.stderr
 
 
 @pytest.fixture
@@ -74,10 +83,9 @@ def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output:
 def test_tables_of_kept_results_have_no_speed(tmp_path: Path, output: Path) -> None:
     """Which machine made them is not known to a reader of the table; the CSV has the numbers."""
     assert keep(output, tmp_path / "results").exit_code == 0
-    texts = [CliRunner().invoke(group, ["compare", str(tmp_path / name)]).stdout for name in ("output", "results")]
+    texts = [run_here("compare", tmp_path / name).stdout for name in ("output", "results")]
     assert ["train words/s" in text for text in texts] == [True, False]
-    words = ["compare", str(tmp_path / "results"), "--format", "csv"]
-    assert "words_per_second" in CliRunner().invoke(group, words).stdout
+    assert "words_per_second" in run_here("compare", tmp_path / "results", "--format", "csv").stdout
 
 
 def test_a_damaged_archive_is_refused_and_kept(tmp_path: Path, output: Path) -> None:
@@ -108,18 +116,18 @@ def test_an_archive_that_zipfile_cannot_read_is_refused(tmp_path: Path, damage: 
     data[at : at + len(new)] = new
     path.write_bytes(data)
     for given in (path, path.parent):
-        result = CliRunner().invoke(group, ["compare", str(given)])
+        result = run_here("compare", given)
         assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
         assert f"Error: {path} is no archive of kept results" in result.stderr
 
 
 def test_a_broken_archive_of_something_else_is_passed_over(tmp_path: Path, output: Path) -> None:
     assert keep(output, tmp_path / "results").exit_code == 0
-    wanted = CliRunner().invoke(group, ["compare", str(tmp_path / "results")]).stdout
+    wanted = run_here("compare", tmp_path / "results").stdout
     (tmp_path / "results" / "folder.zip").mkdir()
     broken = tmp_path / "results" / "download.zip"
     broken.write_text("<html>not found</html>")
-    result = CliRunner().invoke(group, ["compare", str(tmp_path / "results")])
+    result = run_here("compare", tmp_path / "results")
     assert (result.exit_code, result.stdout) == (0, wanted)
     note = f"Note: {broken} is passed over, because it is no archive of kept results (File is not a zip file).\n"
     assert result.stderr == note
@@ -128,9 +136,7 @@ def test_a_broken_archive_of_something_else_is_passed_over(tmp_path: Path, outpu
 @pytest.mark.parametrize("where", ["output/kept", "."])
 def test_results_in_the_output_are_refused_and_nothing_is_lost(tmp_path: Path, output: Path, where: str) -> None:
     before = files_of(output)
-    process = keep(output, tmp_path / where)
-    assert process.exit_code == 1
-    assert process.stderr.count("\n") == 1
+    refusal(output, tmp_path / where)
     assert files_of(output) == before
 
 
@@ -140,28 +146,20 @@ def test_other_results_of_a_kept_seed_are_refused_and_new_figures_kept(tmp_path:
     assert keep(output, tmp_path / "results").exit_code == 0
     with zipfile.ZipFile(tmp_path / "results" / ARCHIVE) as archive:
         assert archive.read("seed1/analysis.json") == b'{"new": 1}'
-    before = files_of(tmp_path / "results")
     (output / HERE / "training.json").write_text("{}")
-    for other in ("a", "z"):  # of two more experiments, none is kept
-        shutil.copytree(output / HERE, output / HERE.replace("sinusoidal", other))
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert process.stderr.count("\n") == 1
-    assert f"{ARCHIVE} has other results of seed1 than these (training.json differs)" in process.stderr
-    assert files_of(tmp_path / "results") == before
+    for encoding in ("a", "z"):  # of two more experiments, none is kept
+        shutil.copytree(output / HERE, output / HERE.replace("sinusoidal", encoding))
+    said = refusal(output, tmp_path / "results")
+    assert f"{ARCHIVE} has other results of seed1 than these (training.json differs)" in said
 
 
 def test_another_search_is_not_kept_beside_the_first(tmp_path: Path, output: Path) -> None:
     assert keep(output, tmp_path / "results").exit_code == 0
-    before = files_of(tmp_path / "results")
     (output / HERE).rename((output / HERE).with_name("seed2"))
     scores = output / HERE.replace("seed1", "seed2") / "test.sacrebleu.json"
     rows = [row | {"translation": {"beam": 1}} for row in json.loads(scores.read_text())]
     scores.write_text(json.dumps([row | {"seal": seal(row)} for row in rows]))
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert f"{ARCHIVE} has translations by another search than these" in process.stderr
-    assert files_of(tmp_path / "results") == before
+    assert f"{ARCHIVE} has translations by another search than these" in refusal(output, tmp_path / "results")
 
 
 @pytest.mark.parametrize("kind", ["empty", "pipe"])
@@ -169,22 +167,14 @@ def test_an_archive_that_cannot_be_read_is_refused_and_kept(tmp_path: Path, outp
     kept = tmp_path / "results" / ARCHIVE
     kept.parent.mkdir(parents=True)
     kept.touch() if kind == "empty" else os.mkfifo(kept)
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert process.stderr.count("\n") == 1
-    assert f"{kept} is no archive of kept results" in process.stderr
+    assert f"{kept} is no archive of kept results" in refusal(output, tmp_path / "results")
 
 
 def test_a_damaged_experiment_replaces_nothing(tmp_path: Path, output: Path) -> None:
     name = "test.sacrebleu.json"
     assert keep(output, tmp_path / "results").exit_code == 0
-    before = files_of(tmp_path / "results")
     (output / HERE / name).write_bytes(b"\xff")
-    process = keep(output, tmp_path / "results")
-    assert process.exit_code == 1
-    assert name in process.stderr
-    assert process.stderr.count("\n") == 1
-    assert files_of(tmp_path / "results") == before
+    assert name in refusal(output, tmp_path / "results")
 
 
 def test_kept_results_name_their_commit_and_no_absolute_path() -> None:

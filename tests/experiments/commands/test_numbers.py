@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.cli import COMMANDS, group
 from tests.experiments.commands.test_outputs import ROOT
+from tests.experiments.tiny import run_here
 
 #: options of `average` that choose files by their number, and size nothing
 CHOICES = {"last_epochs", "last_updates", "up_to"}
@@ -21,25 +21,25 @@ def parameters(kind: type[click.ParamType]) -> Iterator[tuple[str, click.ParamTy
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None
-        for one in command.params:
-            found = getattr(one.type, "one", one.type)
-            if isinstance(found, kind) and one.name not in CHOICES:
-                yield f"{name} {one.name}", found
+        for parameter in command.params:
+            number = getattr(parameter.type, "one", parameter.type)
+            if isinstance(number, kind) and parameter.name not in CHOICES:
+                yield f"{name} {parameter.name}", number
 
 
 def test_every_real_number_is_finite() -> None:
-    found = dict(parameters(click.types.FloatParamType))
-    assert {"compare margin", "estimate-cost words_per_second"} <= found.keys()
-    for name, kind in found.items():
+    numbers = dict(parameters(click.types.FloatParamType))
+    assert {"compare margin", "estimate-cost words_per_second"} <= numbers.keys()
+    for name, kind in numbers.items():
         for value in ("nan", "inf", "-inf", "1e999"):
             with pytest.raises(click.BadParameter, match="is not"):
                 print(name, kind.convert(value, None, None))
 
 
 def test_every_whole_number_has_a_limit() -> None:
-    found = dict(parameters(click.types.IntParamType))
-    assert {"describe vocabulary", "benchmark lengths", "run cpus", "own jobs", "table gpus"} <= found.keys()
-    for name, kind in found.items():
+    numbers = dict(parameters(click.types.IntParamType))
+    assert {"describe vocabulary", "benchmark lengths", "run cpus", "own jobs", "table gpus"} <= numbers.keys()
+    for name, kind in numbers.items():
         with pytest.raises(click.BadParameter, match="is not in the range"):
             print(name, kind.convert("99999999999", None, None))
 
@@ -53,7 +53,7 @@ def test_every_whole_number_has_a_limit() -> None:
     ],
 )
 def test_they_are_refused_in_a_sentence(words: list[str], message: str) -> None:
-    result = CliRunner().invoke(group, words)
+    result = run_here(*words)
     assert result.exit_code == 1
     assert message in result.stderr
 

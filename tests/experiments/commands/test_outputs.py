@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from posenc_experiments.cli import group
+from tests.experiments.tiny import run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = ["quickstart", "--gpus", "0", "--dry-run"]
@@ -33,11 +32,11 @@ def test_a_device_a_pipe_and_a_missing_folder_are_refused_and_kept(words: list[s
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "broken").symlink_to("nothing")
     (tmp_path / "file").touch()
-    of_files = [str(tmp_path), str(tmp_path / "none" / "x.png"), "/dev/x"]
-    of_directories = [str(tmp_path / "file"), "/dev/null/x"]
-    others = of_files if words in FILES else of_directories
+    bad_files = [str(tmp_path), str(tmp_path / "none" / "x.png"), "/dev/x"]
+    bad_directories = [str(tmp_path / "file"), "/dev/null/x"]
+    others = bad_files if words in FILES else bad_directories
     for path in ("/dev/full", "/dev/stdout", str(tmp_path / "pipe"), str(tmp_path / "broken"), *others):
-        result = CliRunner().invoke(group, [*words, path])
+        result = run_here(*words, path)
         assert result.exit_code == 1
         assert path in result.stderr
         reasons = ("is not a directory", "is a directory, a device, a pipe or a broken link", "exists already")

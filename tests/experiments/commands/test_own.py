@@ -6,15 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from fairseq_posenc.checkpoints import load_checkpoint
 from posenc_experiments.base.read_recipe import read_recipe
-from posenc_experiments.cli import group
 from posenc_experiments.commands.own import choose_settings
 from tests import forked
 from tests.experiments.data.own_text import as_gzip, own_conf
-from tests.experiments.tiny import command, directories
+from tests.experiments.tiny import command, directories, run_here
 from tests.toy import make_corpus
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,8 +27,7 @@ def text(tmp_path: Path) -> Path:
 
 def own(tmp_path: Path, *options: str | Path) -> Result:
     """Calls the command in this process."""
-    places = ["--data-dir", tmp_path / "data", "--output-dir", tmp_path / "output", "--gpus", "0", "--cpus", "1"]
-    return CliRunner().invoke(group, ["own", *map(str, [*places, *options])])
+    return run_here("own", *directories(tmp_path), "--gpus", "0", "--cpus", "1", *options)
 
 
 @pytest.mark.parametrize(

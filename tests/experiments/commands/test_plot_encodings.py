@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from fairseq_posenc.encodings import ENCODINGS
-from posenc_experiments.cli import group
 from posenc_experiments.commands.plot_encodings import build, panels_of
+from tests.experiments.tiny import run_here
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -17,7 +16,7 @@ def test_every_encoding_has_panels(name: str) -> None:
 
 def test_a_full_disk_is_named_by_the_picture(small_disk: Path) -> None:
     (small_disk / "other").write_bytes(bytes(250_000))
-    result = CliRunner().invoke(group, ["plot-encodings", "shaw", "--output", str(small_disk)])
+    result = run_here("plot-encodings", "shaw", "--output", small_disk)
     assert result.exit_code == 1
     assert f"{small_disk / 'shaw.png'}: No space left on device" in result.stderr
     assert [path.name for path in small_disk.iterdir()] == ["other"]

@@ -80,11 +80,11 @@ def test_only_the_last_part_is_scored(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     (hypotheses,) = (tmp_path / "output").rglob("test.hyp")
     references = hypotheses.with_name("test.ref").read_text().splitlines()
-    found = hypotheses.read_text().splitlines()
-    assert len(found) == 40
-    assert not any(context.SEPARATOR in line for line in found)
+    translations = hypotheses.read_text().splitlines()
+    assert len(translations) == 40
+    assert not any(context.SEPARATOR in line for line in translations)
     assert references == [line[2].decode() for line in lines[:40]]
-    assert [len(line.split()) for line in found].count(2) > 30, found  # both parts would have 4 words
+    assert [len(line.split()) for line in translations].count(2) > 30, translations  # both parts would have 4 words
 
 
 def test_what_context_needs_is_named(tmp_path: Path) -> None:

@@ -49,8 +49,7 @@ def test_from_disk_a_changed_byte_is_refused_and_nothing_is_left(tmp_path: Path)
     (corpus / "train.en").write_bytes(b"X" + data[1:])
     run = make_run(tmp_path, conf, corpus)
     with pytest.raises(
-        RecipeError,
-        match=r"corpus/train\.en has SHA-256 .* instead of .*: it is damaged or another version",
+        RecipeError, match=r"corpus/train\.en has SHA-256 .* instead of .*: it is damaged or another version"
     ):
         download.download(run)
     (corpus / "train.en").write_bytes(data + b"X")

@@ -37,14 +37,14 @@ def test_the_copy_does_not_depend_on_the_form_of_the_files(tmp_path: Path) -> No
         (text / f"test.{side}").write_bytes(odd * 3)
     marked = as_tsv(text, tmp_path / "tsv")
     (marked / "test.tsv").write_bytes(b"\xef\xbb\xbf" + (marked / "test.tsv").read_bytes()[:-1])
-    found = []
+    recorded = []
     for stored in (text, as_gzip(text, tmp_path / "gz"), marked):
         run = own_run(tmp_path, stored, name=stored.name)
         download.download(run)
-        found.append(inputs(run))
+        recorded.append(inputs(run))
         for path in text.iterdir():
             assert (download_dir(run) / path.name).read_bytes() == path.read_bytes()
-    assert found[0] == found[1] == found[2]
+    assert recorded[0] == recorded[1] == recorded[2]
 
 
 @pytest.mark.parametrize(("size", "learnt"), [(10, 26), (20, 20), (4000, 23)])
@@ -129,11 +129,11 @@ def test_missing_sets_are_split_off_by_the_line_that_the_refusal_prints(
             find_splits(text, "en-de")
         subprocess.run(["sh", "-e"], input=str(caught.value).partition("\n")[2], check=True, encoding="utf-8")
         splits = find_splits(text, "en-de")
-        found = {split: list(read_pairs(files)) for split, files in splits.items()}
+        sets = {split: list(read_pairs(files)) for split, files in splits.items()}
         pairs = [(source.encode(), target.encode()) for source, target in zip(*train, strict=True)]
-        assert found["train"] == [pair for number, pair in enumerate(pairs) if number % 100 >= len(lacking)]
+        assert sets["train"] == [pair for number, pair in enumerate(pairs) if number % 100 >= len(lacking)]
         for at, split in enumerate(lacking):
-            assert found[split] == pairs[at::100]
+            assert sets[split] == pairs[at::100]
             for file in splits[split]:  # again, from the text that was kept
                 file.unlink()
 
@@ -160,12 +160,12 @@ def test_changed_text_is_other_data_and_a_change_after_the_start_is_refused(tmp_
     status, content = path.stat(), path.read_text()
     path.write_text(content.replace("t1 ", "t2 ", 1))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    other = own_run(tmp_path, text)
-    assert inputs(other) != inputs(run)
+    changed = own_run(tmp_path, text)
+    assert inputs(changed) != inputs(run)
     path.write_text(content.replace("t1 ", "t3 ", 1))
     with pytest.raises(RecipeError, match=r"valid\.en: the text changed since this run began"):
-        download.download(other)
-    assert not download_dir(other).exists()
+        download.download(changed)
+    assert not download_dir(changed).exists()
     assert (download_dir(run) / "valid.de").read_text() == content
 
 

@@ -124,10 +124,7 @@ def test_every_kind_of_damage_is_counted_and_nothing_is_misaligned(tmp_path: Pat
         ({"valid.en": b"a\nb\n", "valid.de": b"a\nb\xff\n"}, r"valid\.de, line 2: this is not UTF-8"),
         ({"test.en": b"\xe4\n", "test.de": b"a\n"}, r"test\.en, line 1: this is not UTF-8"),
         ({"test.en": b"", "test.de": b""}, "test is empty"),
-        (
-            {"train.en": b"\n\n", "train.de": b"a\nb\n"},
-            "None of the 2 pairs of 'train'",
-        ),
+        ({"train.en": b"\n\n", "train.de": b"a\nb\n"}, "None of the 2 pairs of 'train'"),
         (
             {"train.en": "a\ncafé\nb\n".encode("latin1"), "train.de": b"a\nb\nc\n"},
             r"1 of the 3 pairs of 'train' are not UTF-8, first at line 2: convert them",
@@ -237,11 +234,7 @@ def test_a_wrong_test_set_is_refused(tmp_path: Path, tests: str, message: str) -
         wanted_sources(run)
 
 
-SENTENCES = [
-    "Ein älterer Mann spielt ein Videospiel .",
-    "Zwei Kinder, die spielen!",
-    "Don't go - it's 5 o'clock.",
-] * 4
+SENTENCES = ["Ein älterer Mann spielt ein Videospiel .", "Zwei Kinder, die spielen!", "Don't go - it's 5 o'clock."] * 4
 
 
 @pytest.mark.parametrize("method", ["sentencepiece", "subword-nmt", "none"])
@@ -371,8 +364,8 @@ def test_pairs_are_dropped_by_length_ratio_and_identity(tmp_path: Path) -> None:
     run = prepared(tmp_path, files, CONF.replace("subwords: none", f"{settings}\n  train-max-words: 6"))
     train = read_json(prepared_dir(run) / "prepare.json")["train"]
     # clean-corpus-n.perl's rules: 3 to 2 is within 1.5, 4 to 2 is not, on either side; 5 tokens are not too many.
-    found = [train[name] for name in ("too_short", "too_long", "many_words", "odd_ratio", "identical", "kept")]
-    assert found == [1, 1, 1, 2, 1, 2]
+    counts = [train[name] for name in ("too_short", "too_long", "many_words", "odd_ratio", "identical", "kept")]
+    assert counts == [1, 1, 1, 2, 1, 2]
     said = (prepared_dir(run) / "prepare.txt").read_text().split("\n")
     assert "1 dropped for a source of more than 6 words" in said[0].split("; ")
 

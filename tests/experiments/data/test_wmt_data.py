@@ -59,7 +59,7 @@ def test_the_tables_have_the_files_of_every_pair_and_tests_are_those_of_sacreble
                 archive, name = TESTS[recipe][split]
                 members = {row.language: row.member for row in rows}
                 assert [members[side] for side in pair.split("-")] == DATASETS[name].langpairs[pair]
-                assert {f"md5:{one}" for one in DATASETS[name].md5 or []} == {row.checksum for row in archives[archive]}
+                assert {f"md5:{md5}" for md5 in DATASETS[name].md5 or []} == {row.checksum for row in archives[archive]}
                 assert archives[archive][0].url == (DATASETS[name].data or [""])[0]
     # Every alternative of an archive has its own path.
     paths = [row.path for rows in archives.values() for row in rows]
@@ -130,7 +130,7 @@ from pathlib import Path
 from posenc_experiments.data import prepare
 from tests.experiments.tiny import make_run, prepare_data
 conf, directory, source, cpus, step = sys.argv[1:]
-whole = prepare.EXPERIMENT_STAGES.get(step)
+whole = prepare.STEPS.get(step)
 
 def write_half(run, work, directory):
     whole(run, work, directory)
@@ -140,10 +140,10 @@ def write_half(run, work, directory):
         os.truncate(path, path.stat().st_size // 2)
     os.kill(os.getpid(), signal.SIGKILL)
 
-prepare.EXPERIMENT_STAGES |= {step: write_half} if step else {}
+prepare.STEPS |= {step: write_half} if step else {}
 prepare_data(make_run(Path(directory), Path(conf), Path(source), pair="en-cs", cpus=int(cpus)))
 """
-EXPERIMENT_STAGES = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
+STEPS = ("extract", "evaluation", "clean", "learn", "encode", "binarize")
 
 
 @pytest.mark.slow
@@ -162,13 +162,13 @@ def test_killed_in_any_step_and_resumed_it_writes_the_same_bytes(
     assert whole.returncode == 0, whole.stderr
     (whole_data,) = (unbroken / "data/wmt18/en-cs").glob("prepared-*")
     work = broken / f"data/wmt18/en-cs/{whole_data.name}.work"
-    for number, step in enumerate(EXPERIMENT_STAGES):
+    for number, step in enumerate(STEPS):
         killed = run(broken, 2, step)
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         assert not (work / f"{step}.json").exists()
         # Steps that the earlier run finished are not repeated.
         begun = [line.removesuffix("...") for line in killed.stdout.splitlines() if line.endswith("...")]
-        assert begun == [f"prepare: {one}" for one in EXPERIMENT_STAGES[max(0, number - 1) : number + 1]]
+        assert begun == [f"prepare: {name}" for name in STEPS[max(0, number - 1) : number + 1]]
     resumed = run(broken, 2)
     assert resumed.returncode == 0, resumed.stderr
     assert [line for line in resumed.stdout.splitlines() if line.endswith("...")] == ["prepare: binarize..."]

@@ -4,16 +4,15 @@ import json
 
 import pytest
 import torch
-from click.testing import CliRunner
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.commands.benchmark import table
 from posenc_experiments.evaluation.measurements import benchmark
 from posenc_experiments.evaluation.measurements.benchmark import STOCK, Result, Settings, compare
 from tests import toy
+from tests.experiments.tiny import run_here
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def small_corpus(monkeypatch):
 
 
 def cli(*arguments):
-    return CliRunner().invoke(group, ["benchmark", *map(str, arguments)])
+    return run_here("benchmark", *arguments)
 
 
 def results(*names):
@@ -42,8 +41,8 @@ def test_ratios_are_of_the_same_work_in_each_round():
 
         return step
 
-    stock, a, b = found = results("a", "b")
-    compare(found, build, [1, 2, 3, 4])
+    stock, a, b = measured = results("a", "b")
+    compare(measured, build, [1, 2, 3, 4])
     assert log[:8] == [(STOCK, 1), ("a", 1), (STOCK, 2), ("a", 2), (STOCK, 3), ("a", 3), (STOCK, 4), ("a", 4)]
     assert (a.own, a.stock, stock.own) == ([10, 20, 10], [15, 10, 10], [15, 10, 10] * 2)
     assert a.ratios == pytest.approx([2 / 3, 2, 1])
@@ -52,8 +51,8 @@ def test_ratios_are_of_the_same_work_in_each_round():
 
 
 def test_what_is_measured_is_kept_after_each_model():
-    kept, found = [], results("a", "b")
-    compare(found, lambda name: lambda work: 1.0, [1, 2], lambda: kept.append([len(one.own) for one in found]))
+    kept, rows = [], results("a", "b")
+    compare(rows, lambda name: lambda work: 1.0, [1, 2], lambda: kept.append([len(row.own) for row in rows]))
     assert kept == [[1, 1, 0], [2, 1, 1]]
 
 
@@ -69,11 +68,11 @@ def test_models_that_cannot_be_built_or_run_are_listed_with_the_reason():
 
         return step
 
-    found = results("never", "large", "a")
-    compare(found, build, [0, 1, 2])
+    measured = results("never", "large", "a")
+    compare(measured, build, [0, 1, 2])
     refused = [None, "ValueError: no such thing", "OutOfMemoryError: CUDA out of memory. Tried to allocate much", None]
-    assert [(one.refused, len(one.own)) for one in found] == list(zip(refused, [2, 0, 0, 2], strict=True))
-    assert "- never, text, refused: ValueError: no such thing" in table(found)
+    assert [(result.refused, len(result.own)) for result in measured] == list(zip(refused, [2, 0, 0, 2], strict=True))
+    assert "- never, text, refused: ValueError: no such thing" in table(measured)
     with pytest.raises(RecipeError, match=r"^stock fairseq itself cannot be measured: ValueError: no such thing"):
         compare(results("a"), lambda name: build("never"), [0, 1])
 
@@ -100,9 +99,9 @@ def test_every_model_generates_as_many_tokens(monkeypatch):
         normalize = model.get_normalized_probs
 
         def fixed(*outputs, **options):
-            found = normalize(*outputs, **options)
-            found[..., task.target_dictionary.eos()] = end
-            return found
+            normalized = normalize(*outputs, **options)
+            normalized[..., task.target_dictionary.eos()] = end
+            return normalized
 
         model.get_normalized_probs = fixed
         return model
@@ -110,7 +109,7 @@ def test_every_model_generates_as_many_tokens(monkeypatch):
     def recorded(task, generator, models, batch):
         hypotheses = search(task, generator, models, batch)
         assert [len(beam) for beam in hypotheses] == [5] * 3
-        lengths.append((batch["target"].size(1), {len(one["tokens"]) for beam in hypotheses for one in beam}))
+        lengths.append((batch["target"].size(1), {len(hyp["tokens"]) for beam in hypotheses for hyp in beam}))
         return hypotheses
 
     monkeypatch.setattr(TranslationTask, "build_model", opinionated)
@@ -119,7 +118,7 @@ def test_every_model_generates_as_many_tokens(monkeypatch):
     stock, own = benchmark.measure("generation", settings, ["shaw"])
     assert (own.refused, own.unit, len(own.own), own.stock) == (None, "sentences/s", 1, stock.own)
     assert len(lengths) == 4
-    assert all(found == {longest} for longest, found in lengths)
+    assert all(sizes == {longest} for longest, sizes in lengths)
 
 
 def test_command_prints_tables_and_writes_json(tmp_path, monkeypatch):
@@ -132,17 +131,17 @@ def test_command_prints_tables_and_writes_json(tmp_path, monkeypatch):
     result = cli(*words, "--json", "a.json", "--", *flags)
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "data-bin", "text"]  # no crash.pt
-    found = json.loads((tmp_path / "a.json").read_text())
-    assert (found["clock"], found["rounds"], found["size"], found["lengths"]) == ("cpu", 2, "tiny", [48])
-    assert (found["data"], found["flags"], found["versions"]["torch"]) == (str(data), list(flags), torch.__version__)
+    saved = json.loads((tmp_path / "a.json").read_text())
+    assert (saved["clock"], saved["rounds"], saved["size"], saved["lengths"]) == ("cpu", 2, "tiny", [48])
+    assert (saved["data"], saved["flags"], saved["versions"]["torch"]) == (str(data), list(flags), torch.__version__)
     for name, unit in units.items():
         assert f"**{name}**" in result.stdout
-        stock, own, too_short = (one for one in found["results"] if one["measure"] == name)
-        assert {one["unit"] for one in (stock, own, too_short)} == {unit}
-        assert {one["setting"] for one in (stock, own)} == {"data-bin" if name == "training" else "n = 48"}
+        stock, own, too_short = (result for result in saved["results"] if result["measure"] == name)
+        assert {result["unit"] for result in (stock, own, too_short)} == {unit}
+        assert {result["setting"] for result in (stock, own)} == {"data-bin" if name == "training" else "n = 48"}
         assert len(own["own"]) == len(own["stock"]) == (1 if name == "memory" else 2)
         assert min(*own["own"], *own["stock"]) > 0
-        ratios = sorted(one / of_stock for one, of_stock in zip(own["own"], own["stock"], strict=True))
+        ratios = sorted(value / base for value, base in zip(own["own"], own["stock"], strict=True))
         assert f"{sum(ratios) / len(ratios):.3f}" in result.stdout  # the median of one or two rounds
         if name != "training":
             assert "at most 40 positions" in too_short["refused"]

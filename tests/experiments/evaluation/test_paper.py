@@ -5,11 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from posenc_experiments.base.done import set_done
 from posenc_experiments.base.files import write_json
-from posenc_experiments.cli import group
 from posenc_experiments.commands.table import make_rows
 from posenc_experiments.evaluation.results import seal
 from posenc_experiments.evaluation.tables.paper_table import read_table
@@ -17,6 +16,7 @@ from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import EXPERIMENT_STAGES, make_plan
 from tests.experiments import tiny
 from tests.experiments.tables import HEADER, ROW, call, plan, write_table
+from tests.experiments.tiny import run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = sorted(path for path in (ROOT / "recipes").glob("*/tables/*.tsv"))
@@ -25,7 +25,7 @@ OTHER = ROW.replace("K = 2", "absolute").replace("shaw-k2", "sinusoidal")
 
 def show(recipe: Path, *options: str, name: str = "paper") -> Result:
     words = [recipe, name, "--gpus", "0", "--cpus", "1", *tiny.directories(recipe.parent), "--show"]
-    result = CliRunner().invoke(group, ["table", *map(str, words), *options])
+    result = run_here("table", *words, *options)
     if not isinstance(result.exception, SystemExit | None):
         raise result.exception
     return result
@@ -132,4 +132,4 @@ def test_the_shipped_tables_name_what_their_confs_have(path: Path, tmp_path: Pat
     folder = path.parents[1]
     _, rows = read_table(folder, path.stem)
     made = make_rows(rows, folder, call(tmp_path))
-    assert len(make_plan([one for _, (one,) in made], ["train"]).experiment_jobs) == len(rows)
+    assert len(make_plan([experiment for _, (experiment,) in made], ["train"]).experiment_jobs) == len(rows)

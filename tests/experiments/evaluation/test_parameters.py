@@ -1,12 +1,11 @@
 """Numbers of parameters, compared with the papers' formulas and with built models."""
 
 import pytest
-from click.testing import CliRunner
 
 from fairseq_posenc.architectures import architecture_name
 from fairseq_posenc.encodings import ENCODINGS
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.measurements import parameters
+from tests.experiments.tiny import run_here
 from tests.models import build_model, make_task
 from tests.toy import TINY
 
@@ -98,7 +97,7 @@ def test_a_big_model_takes_no_memory():
 
 
 def describe(*words):
-    return CliRunner().invoke(group, ["describe", *words])
+    return run_here("describe", *words)
 
 
 def test_the_command_prints_the_table():

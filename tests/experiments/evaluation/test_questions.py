@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.plots.forest import draw, limits
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import ComparedRow, answered
 from posenc_experiments.evaluation.statistics.questions import read_questions
 from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import run_here
 
 TABLE = "quickstart xa-xb test"
 QUESTIONS = f"""
@@ -48,7 +48,7 @@ def questions(tmp_path: Path) -> Path:
 
 
 def compare(made: Path, *options: str | Path) -> Result:
-    return CliRunner().invoke(group, ["compare", str(made), *map(str, options)])
+    return run_here("compare", made, *options)
 
 
 def rows_of(result: Result) -> list[dict[str, str]]:
@@ -81,14 +81,14 @@ def test_with_a_baseline_only_comparisons_of_questions_have_a_verdict(made: Path
         for row in rows_of(compare(made, "--questions", questions, "--format", "csv"))
     }
     options = ("--baseline", "sinusoidal", "--questions", questions)
-    found = {row["experiment"]: row for row in rows_of(compare(made, *options, "--format", "csv"))}
-    assert {name: row["verdict"] for name, row in found.items()} == {
+    by_name = {row["experiment"]: row for row in rows_of(compare(made, *options, "--format", "csv"))}
+    assert {name: row["verdict"] for name, row in by_name.items()} == {
         **{"nopos": "below", "diet_rel": "equivalent"},
         **{"sinusoidal": "", "shaw-k2": ""},
     }
     for name in ("nopos", "diet_rel"):
         mirrored = by_question["sinusoidal", name]
-        assert float(found[name]["verdict_low"]) == pytest.approx(-float(mirrored["verdict_high"]))
+        assert float(by_name[name]["verdict_low"]) == pytest.approx(-float(mirrored["verdict_high"]))
     alone = rows_of(compare(made, "--baseline", "sinusoidal", "--margin", "20", "--format", "csv"))
     assert {row["comparisons"] for row in alone} == {"", "2"}  # the table is one question
 
@@ -160,10 +160,10 @@ def test_options_that_the_file_has_are_refused(made: Path, questions: Path) -> N
     assert f"no experiment here is of their tables (quickstart xa-xb valid); there are {TABLE}." in result.stderr
 
 
-@pytest.mark.parametrize(("other", "end"), [(1.0, 0.0), (-1.0, -1.5), (-8.0, 0.0)])
-def test_a_far_difference_does_not_take_the_axis(other: float, end: float) -> None:
+@pytest.mark.parametrize(("far", "end"), [(1.0, 0.0), (-1.0, -1.5), (-8.0, 0.0)])
+def test_a_far_difference_does_not_take_the_axis(far: float, end: float) -> None:
     row: Any = None
-    values = (0.9, 1.0, 1.0, 1.1, 1.1, 1.2, other)
+    values = (0.9, 1.0, 1.0, 1.1, 1.1, 1.2, far)
     low, high = limits([ComparedRow(row, None, value, value - 0.5, value + 0.5) for value in values])
     assert end - 0.3 < low < end
     assert 1.7 < high < 2.0

@@ -52,8 +52,8 @@ def ngrams(line: str) -> list[Counter[tuple[str, ...]]]:
 def counts(translation: str, reference: list[Counter[tuple[str, ...]]]) -> list[int]:
     """The lengths of both, and for 1 to 4 words, how many n-grams match and how many there are."""
     own = ngrams(translation)
-    matches = [(one & other).total() for one, other in zip(own, reference, strict=True)]
-    return [own[0].total(), reference[0].total(), *matches, *(one.total() for one in own)]
+    matches = [(translated & wanted).total() for translated, wanted in zip(own, reference, strict=True)]
+    return [own[0].total(), reference[0].total(), *matches, *(translated.total() for translated in own)]
 
 
 def bleu(sums: NDArray[Any]) -> NDArray[Any]:
@@ -81,7 +81,7 @@ class Corpus:
         paths = [folder / f"{test}.{side}.gz" for test in TESTS[self.directory]]
         return [gzip.decompress(path.read_bytes()).decode().splitlines() for path in paths]
 
-    def of(self, name: str) -> dict[int, NDArray[Any]]:
+    def counts_of(self, name: str) -> dict[int, NDArray[Any]]:
         """The counts of each sentence, for each seed of an experiment."""
         if name not in self.seeds:
             self.seeds[name] = dict(self._counts(name))
@@ -93,48 +93,48 @@ class Corpus:
                 for seed in sorted({entry.split("/")[0] for entry in archive.namelist()}):
                     if json.loads(archive.read(f"{seed}/experiment.json"))["name"] != name:
                         continue
-                    found = []
+                    sentences = []
                     for test, references in zip(TESTS[self.directory], self.references, strict=True):
                         lines = archive.read(f"{seed}/{test}.hyp").decode().removesuffix("\n").split("\n")
-                        found += [counts(line, one) for line, one in zip(lines, references, strict=True)]
-                    yield int(seed.removeprefix("seed")), np.array(found)
+                        sentences += [counts(*pair) for pair in zip(lines, references, strict=True)]
+                    yield int(seed.removeprefix("seed")), np.array(sentences)
 
     def scores(self, name: str, by_length: bool, seeds: set[int]) -> tuple[NDArray[Any], NDArray[Any]]:
         """The score of each of these seeds, and the scores without each unit, of shape (seeds, units)."""
         halves = [self.longer, ~self.longer] if by_length else [np.ones(len(self.units), bool)]
         whole, without = [], []
-        for seed in (counted for number, counted in self.of(name).items() if number in seeds):
+        for seed in (counted for number, counted in self.counts_of(name).items() if number in seeds):
             parts = []
             for half in halves:
-                of_units = np.zeros((self.units[-1] + 1, 10))
-                np.add.at(of_units, self.units[half], seed[half])
-                total = of_units.sum(axis=0)
-                parts.append((bleu(total), bleu(total - of_units)))
+                by_unit = np.zeros((self.units[-1] + 1, 10))
+                np.add.at(by_unit, self.units[half], seed[half])
+                total = by_unit.sum(axis=0)
+                parts.append((bleu(total), bleu(total - by_unit)))
             whole.append(parts[0][0] - (parts[1][0] if by_length else 0))
             without.append(parts[0][1] - (parts[1][1] if by_length else 0))
         return np.array(whole), np.array(without)
 
     def compare(self, name: str, baseline: str, comparisons: int, by_length: bool, seeds: set[int]) -> Answer:
         """Welch's test with the variance of the test set, as docs/scoring.md has it."""
-        sides = [self.scores(one, by_length, seeds) for one in (name, baseline)]
-        (one, one_without), (other, other_without) = sides
-        units = one_without.shape[1]
+        sides = [self.scores(side, by_length, seeds) for side in (name, baseline)]
+        (own_scores, own_without), (baseline_scores, baseline_without) = sides
+        units = own_without.shape[1]
 
         def jackknife(values: NDArray[Any]) -> float:
             return float((units - 1) / units * ((values - values.mean()) ** 2).sum())
 
-        value = one.mean() - other.mean()
-        of_difference = jackknife(one_without.mean(axis=0) - other_without.mean(axis=0))
+        value = own_scores.mean() - baseline_scores.mean()
+        difference_variance = jackknife(own_without.mean(axis=0) - baseline_without.mean(axis=0))
         terms, own = [], []
         for scores, without in sides:
             count = len(scores)
             pairs = [(left, right) for left in range(count) for right in range(left)]
-            of_pairs = [jackknife(without[left] - without[right]) for left, right in pairs]
+            pair_variances = [jackknife(without[left] - without[right]) for left, right in pairs]
             terms.append((scores.var(ddof=1) / count, count - 1))
-            own.append((float(np.mean(of_pairs)) / 2 / count, (count - 1) * (units - 1)))
-        of_test = max(0.0, of_difference - sum(term for term, _ in own))
-        variance = sum(term for term, _ in terms) + of_test
-        uncertain = [*terms, *own, (of_difference, units - 1)]
+            own.append((float(np.mean(pair_variances)) / 2 / count, (count - 1) * (units - 1)))
+        test_variance = max(0.0, difference_variance - sum(term for term, _ in own))
+        variance = sum(term for term, _ in terms) + test_variance
+        uncertain = [*terms, *own, (difference_variance, units - 1)]
         degrees = variance**2 / sum(term**2 / freedom for term, freedom in uncertain)
         degrees = max(degrees, min(units - 1, *(freedom for _, freedom in terms)))
 
@@ -166,7 +166,7 @@ def test_another_implementation_agrees(directory: str, shared: Path) -> None:
     corpus = Corpus(directory, shared)
     sizes: dict[frozenset[str], int] = {}
     for question in yaml.safe_load((ROOT / "docs/questions.yaml").read_text(encoding="utf-8"))["questions"]:
-        pairs = [(one, other) for one, others in question.get("comparisons", {}).items() for other in others]
+        pairs = [(baseline, name) for baseline, names in question.get("comparisons", {}).items() for name in names]
         rows = [(table, *pair) for table in question.get("tables", []) for pair in pairs]
         sizes |= {frozenset(row): len(rows) for row in rows}
     files = ["questions.csv", "questions-later-seeds.csv"]
@@ -180,12 +180,12 @@ def test_another_implementation_agrees(directory: str, shared: Path) -> None:
         table = " ".join((row["corpus"], row["pair"], row["test"]))
         comparisons = sizes.get(frozenset((table, row["experiment"], row["baseline"])), 0)
         seeds = {4, 5, 6} if "later" in file else set(range(1, 7))
-        found = corpus.compare(row["experiment"], row["baseline"], comparisons, row["test"] == LONGER, seeds)
+        answer = corpus.compare(row["experiment"], row["baseline"], comparisons, row["test"] == LONGER, seeds)
         numbers = [float(row[key]) for key in ("difference", "difference_low", "difference_high")]
-        assert found[:3] == pytest.approx(numbers, abs=2e-3), row
-        assert found.verdict == row["verdict"], row
+        assert answer[:3] == pytest.approx(numbers, abs=2e-3), row
+        assert answer.verdict == row["verdict"], row
         if comparisons:
             ends = [float(row["verdict_low"]), float(row["verdict_high"])]
-            assert [found.verdict_low, found.verdict_high] == pytest.approx(ends, abs=5e-3)
+            assert [answer.verdict_low, answer.verdict_high] == pytest.approx(ends, abs=5e-3)
         checked += 1
     assert checked >= 25

@@ -14,13 +14,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from matplotlib.figure import Figure
 
 import posenc_experiments
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU, CHRF
 from posenc_experiments.evaluation.plots import clipping as plot
 from posenc_experiments.evaluation.plots.colours import colour_of, encoding_in, styles
@@ -37,7 +36,8 @@ from posenc_experiments.evaluation.statistics.pooling import (
 from posenc_experiments.evaluation.tables.comparisons import report
 from posenc_experiments.experiment.versions import all_environments
 from tests import forked
-from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.analysis.quickstart import make_experiments, seed1
+from tests.experiments.tiny import run_here
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {
@@ -74,10 +74,6 @@ def copy(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "copy"))
 
 
-def one(root: Path, name: str) -> Path:
-    return next(root.rglob(f"*{name}*/seed1"))
-
-
 def seeds(root: Path) -> list[Path]:
     """The directories of both seeds of `sinusoidal`."""
     return sorted(root.rglob("*sinusoidal*/seed*"))
@@ -112,7 +108,7 @@ def untested(table: ComparedTable) -> list[bool]:
 
 
 def compare(*words: str | Path) -> Result:
-    return CliRunner().invoke(group, ["compare", *map(str, words)])
+    return run_here("compare", *words)
 
 
 def change(experiment: Path, *path: str | int, value: object) -> None:
@@ -127,28 +123,29 @@ def change(experiment: Path, *path: str | int, value: object) -> None:
 
 def reported(directory: Path, metric: int = 0) -> dict[str, Any]:
     """The output of SacreBLEU."""
-    found: dict[str, Any] = json.loads((directory / "test.sacrebleu.json").read_text())[metric]
-    return found
+    score: dict[str, Any] = json.loads((directory / "test.sacrebleu.json").read_text())[metric]
+    return score
 
 
 # reading and pooling
 
 
 def test_results_are_a_row_for_each_experiment_seed_test_set_and_metric(made: Path) -> None:
-    found = posenc_experiments.read_results(made)
-    assert [(one.name, one.seed, one.metric) for one in found.itertuples()] == [
+    rows = posenc_experiments.read_results(made)
+    assert [(row.name, row.seed, row.metric) for row in rows.itertuples()] == [
         (name, seed, metric)
         for name, seed in (("shaw-k0", 1), ("shaw-k2", 1), ("sinusoidal", 1), ("sinusoidal", 2))
         for metric in (BLEU, CHRF)
     ]
-    assert list(found["--clipping-distance"].dropna()) == [0, 0, 2, 2]
-    assert found.groupby(["metric", "name"])["score"].mean()[CHRF, "shaw-k2"] == reported(one(made, "ce-2"), 1)["score"]
+    assert list(rows["--clipping-distance"].dropna()) == [0, 0, 2, 2]
+    means = rows.groupby(["metric", "name"])["score"].mean()
+    assert means[CHRF, "shaw-k2"] == reported(seed1(made, "distance-2"), 1)["score"]
 
 
 def test_seeds_are_pooled(made: Path) -> None:
     rows = pooled(made)
     assert [row.setting.name for row in rows] == ["shaw-k0", "shaw-k2", "sinusoidal"]
-    shaw = reported(one(made, "distance-2"))
+    shaw = reported(seed1(made, "distance-2"))
     assert rows[1].bleu == PooledScore(shaw["score"], shaw["confidence_var"], None, shaw["signature"])
     scores = [reported(path)["score"] for path in seeds(made)]
     assert rows[2].bleu.mean == pytest.approx(statistics.fmean(scores))
@@ -161,7 +158,7 @@ def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path
     wanted = []
     for value in (2, 4, 16):
         directory = tmp_path / f"transformer_shaw_tiny-clipping-distance-{value}/seed1"
-        shutil.copytree(one(made, "distance-2"), directory)
+        shutil.copytree(seed1(made, "distance-2"), directory)
         change(directory, "flags", value={"clipping-distance": value})
         change(directory, "name", value=f"shaw-k{value}")
         wanted.append(directory)
@@ -180,11 +177,7 @@ def test_found_experiments_are_sorted_and_named_ones_keep_their_order(made: Path
             [f"{DATA}{54 * '1'} b.xa"],
             [f"data train xa {DATA}", f"data train xa {DATA} b.xa"],
         ),
-        (
-            ("environment", "batch"),
-            "3 x --max-tokens 133",
-            ["batch the default", "batch 3 x --max-tokens 133"],
-        ),
+        (("environment", "batch"), "3 x --max-tokens 133", ["batch the default", "batch 3 x --max-tokens 133"]),
         (("environment", "precision"), "bf16", ["precision the default", "precision bf16"]),
     ],
 )
@@ -205,8 +198,8 @@ def test_seeds_with_different_settings_are_separate_rows(
 
 
 def test_a_seed_counts_once(copy: Path) -> None:
-    assert len(read_results([copy, one(copy, "distance-2"), copy])) == 8
-    shutil.copytree(one(copy, "distance-2"), copy / "again")
+    assert len(read_results([copy, seed1(copy, "distance-2"), copy])) == 8
+    shutil.copytree(seed1(copy, "distance-2"), copy / "again")
     with pytest.raises(RecipeError, match="are the same setting and seed: name one of them"):
         pooled(copy)
 
@@ -227,7 +220,7 @@ def test_seeds_are_chosen(made: Path) -> None:
 
 
 def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> None:
-    bleu, chrf = reported(one(made, "distance-2")), reported(one(made, "distance-2"), 1)
+    bleu, chrf = reported(seed1(made, "distance-2")), reported(seed1(made, "distance-2"), 1)
     for style in ("text", "markdown"):
         text = text_of(made, style=style)
         line = next(line for line in text.split("\n") if "shaw-k2" in line)
@@ -239,7 +232,7 @@ def test_text_and_markdown_show_the_numbers_and_the_signature(made: Path) -> Non
 
 
 def test_p_of_one_seed_is_that_of_sacrebleus_own_command(made: Path) -> None:
-    baseline, system = one(made, "sinusoidal"), one(made, "distance-2")
+    baseline, system = seed1(made, "sinusoidal"), seed1(made, "distance-2")
     files: list[str | Path] = [baseline / "test.ref", "-i", baseline / "test.hyp", system / "test.hyp"]
     words = [*map(str, files), "-m", "bleu", "--paired-bs", "-f", "json"]
     process = forked.run("sacrebleu", words, None, os.environ)
@@ -266,7 +259,7 @@ def test_seeds_with_different_code_or_libraries_are_pooled_with_a_note(copy: Pat
 
 def test_hidden_differences_between_rows_are_noted(copy: Path) -> None:
     warning = "Warning: rows differ in more than their names say, "
-    zero, two = one(copy, "distance-0"), one(copy, "distance-2")
+    zero, two = seed1(copy, "distance-0"), seed1(copy, "distance-2")
     change(two, "made_from", "training", "lr", value=[0.006, 0.03])
     assert f"{warning}training lr 2 (the default: shaw-k0, sinusoidal; 0.03: shaw-k2).\n" in text_of(copy)
     change(two, "made_from", "training", "lr", value=[0.03])
@@ -293,7 +286,7 @@ def give_setup(experiment: Path, setup: str, root: Path, points: float) -> None:
 def test_setups_are_separate_rows_of_one_table(made: Path, tmp_path: Path) -> None:
     for name in ("distance-2", "sinusoidal"):
         for points, setup in ((1, "base"), (2, "big")):
-            give_setup(one(made, name), setup, tmp_path / name, points)
+            give_setup(seed1(made, name), setup, tmp_path / name, points)
     assert names_of(tmp_path) == ["base shaw-k2", "big shaw-k2", "base sinusoidal", "big sinusoidal"]
     scores = [row.bleu for row in pooled(tmp_path)]
     assert scores[1].mean == pytest.approx(scores[0].mean + 1)
@@ -319,9 +312,9 @@ def rename(experiment: Path, flags: str) -> None:
 def test_a_baseline_is_of_every_corpus_that_has_its_name(copy: Path) -> None:
     """Whole names are those of each table by themselves: one corpus has flags that all of its rows share."""
     for path in list(copy.rglob("seed*")):
-        other = Path(shutil.copytree(path, path.parent.with_name(f"{path.parent.name}-other") / path.name))
-        rename(other, "--lr 0.1")
-        change(other, "corpus", value="other")
+        elsewhere = Path(shutil.copytree(path, path.parent.with_name(f"{path.parent.name}-other") / path.name))
+        rename(elsewhere, "--lr 0.1")
+        change(elsewhere, "corpus", value="other")
     rows = [row for table in compared(copy, baseline="sinusoidal") for row in table.rows]
     assert [row.row.setting.corpus for row in rows if row.is_baseline] == ["quickstart", "other"]
 
@@ -356,7 +349,7 @@ def test_names_that_differ_in_the_order_of_their_flags_stay_whole() -> None:
 def test_a_baseline_is_named_by_any_part_that_one_row_has(copy: Path) -> None:
     for path in copy.rglob("seed*"):
         rename(path, "--lr 0.1")
-    rename(one(copy, "distance-0"), "--dropout 0")
+    rename(seed1(copy, "distance-0"), "--dropout 0")
     tested = "difference: BLEU less that of sinusoidal."
     for name in ("sinusoidal", "sinusoidal --lr 0.1", "nus"):
         assert tested in text_of(copy, baseline=name)
@@ -367,14 +360,14 @@ def test_a_baseline_is_named_by_any_part_that_one_row_has(copy: Path) -> None:
         compared(copy, baseline="shaw")
     with pytest.raises(RecipeError, match=r"--baseline shwa-k2: .* here \(did you mean shaw-k2\?\); there are shaw-k0"):
         compared(copy, baseline="shwa-k2")
-    change(one(copy, "distance-0"), "name", value="shaw --lr 0.1")
+    change(seed1(copy, "distance-0"), "name", value="shaw --lr 0.1")
     assert "less that of shaw." in text_of(copy, baseline="shaw")  # an exact name wins
 
 
 def test_scores_that_cannot_be_verified_are_shown_and_marked(copy: Path) -> None:
-    (one(copy, "distance-0") / "test.hyp").unlink()
-    scores = json.loads((one(copy, "sinusoidal") / "test.sacrebleu.json").read_text())
-    write_scores(one(copy, "sinusoidal"), [row | {"reference": "sacrebleu -t wmt14/full -l en-de"} for row in scores])
+    (seed1(copy, "distance-0") / "test.hyp").unlink()
+    scores = json.loads((seed1(copy, "sinusoidal") / "test.sacrebleu.json").read_text())
+    write_scores(seed1(copy, "sinusoidal"), [row | {"reference": "sacrebleu -t wmt14/full -l en-de"} for row in scores])
     text = text_of(copy)
     assert "Not verified: shaw-k0; " in text
     assert text.count("Reference: sacrebleu -t wmt14/full -l en-de\n") == 1
@@ -412,7 +405,7 @@ def test_a_metric_may_have_the_name_of_a_column(copy: Path, metric: str) -> None
     assert re.search(r" 2 .* 0.75 ± 0.71 .* baseline .* 307,968 ", line)
     assert f"\n{metric}: {metric} 1.0\n" in text
     header = text.splitlines()[2].split("  ")
-    assert len([one for one in header if one.strip() == metric]) == 1
+    assert len([cell for cell in header if cell.strip() == metric]) == 1
     row = csv_of(copy)[2]
     assert (row[f"metric:{metric}"], row[f"metric:{metric} signature"]) == ("0.75", f"{metric} 1.0")
     assert (row["seeds"], row["parameters"], row["bleu_signature"][:6]) == ("1 2", "307968", "nrefs:")
@@ -420,37 +413,37 @@ def test_a_metric_may_have_the_name_of_a_column(copy: Path, metric: str) -> None
 
 def test_scores_are_of_the_test_set_with_the_longest_name(copy: Path) -> None:
     """Names may hold dots: `test.b.COMET.scores` is of `test.b`, even if that is translated only."""
-    directory = one(copy, "distance-2")
+    directory = seed1(copy, "distance-2")
     shutil.copy(directory / "test.hyp", directory / "test.b.hyp")
     give_scores(directory, "COMET", 0.1, "test.b")
     give_scores(directory, "v2.COMET", 0.2)
     assert list(read_results([directory])["metric"]) == [BLEU, CHRF, "v2.COMET"]
     shutil.copy(directory / "test.sacrebleu.json", directory / "test.b.sacrebleu.json")
-    found = read_results([directory])[["test", "metric", "score"]].iloc[2:]
-    assert ["test.b", "COMET", pytest.approx(0.1)] in found.to_numpy().tolist()
-    assert len(found) == 4
+    rows = read_results([directory])[["test", "metric", "score"]].iloc[2:]
+    assert ["test.b", "COMET", pytest.approx(0.1)] in rows.to_numpy().tolist()
+    assert len(rows) == 4
 
 
 @pytest.mark.parametrize("name", ["=1+2", "+1 1", "-1 1", "@SUM(1)", "--sum(A1)", "=cmd|' /C calc'!A0"])
 def test_no_cell_of_the_csv_is_a_formula(copy: Path, name: str) -> None:
-    change(one(copy, "distance-2"), "name", value=name)
+    change(seed1(copy, "distance-2"), "name", value=name)
     row = csv_of(copy, baseline="shaw-k0")[1]
     assert row["experiment"] == f"'{name}"
     assert float(row["bleu"]) > 0
     assert row["flags"] == "--clipping-distance 2"
-    change(one(copy, "distance-2"), "name", value="-0.5")
+    change(seed1(copy, "distance-2"), "name", value="-0.5")
     assert csv_of(copy)[1]["experiment"] == "-0.5"
 
 
 def test_names_end_neither_a_cell_nor_a_line(copy: Path) -> None:
-    change(one(copy, "distance-2"), "name", value="a|b<img src=x>\n&lt;c")
-    change(one(copy, "distance-2"), "corpus", value="quick\n<b>start")
-    (one(copy, "distance-2") / "test.hyp").unlink()
-    text = text_of(one(copy, "distance-2"), style="markdown")
+    change(seed1(copy, "distance-2"), "name", value="a|b<img src=x>\n&lt;c")
+    change(seed1(copy, "distance-2"), "corpus", value="quick\n<b>start")
+    (seed1(copy, "distance-2") / "test.hyp").unlink()
+    text = text_of(seed1(copy, "distance-2"), style="markdown")
     assert text.startswith("**quick &lt;b>start xa-xb test**\n\n| experiment ")
     assert "\n| a&#124;b&lt;img src=x> &amp;lt;c |" in text
     assert "\n- Not verified: a|b&lt;img src=x> &amp;lt;c; " in text
-    assert "\na|b<img src=x> &lt;c  " in text_of(one(copy, "distance-2"))
+    assert "\na|b<img src=x> &lt;c  " in text_of(seed1(copy, "distance-2"))
 
 
 def test_missing_scores_are_noted(copy: Path) -> None:
@@ -485,7 +478,7 @@ def test_missing_scores_are_noted(copy: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str, words: str) -> None:
-    path = one(copy, "distance-2") / name
+    path = seed1(copy, "distance-2") / name
     path.write_text(content)
     with pytest.raises(RecipeError) as error:
         read_results([copy])
@@ -508,10 +501,10 @@ def test_a_damaged_file_is_one_sentence(copy: Path, name: str, content: str, wor
     ],
 )
 def test_a_field_of_another_type_is_one_sentence(copy: Path, path: tuple[str, ...], value: object, words: str) -> None:
-    change(one(copy, "distance-2"), *path, value=value)
+    change(seed1(copy, "distance-2"), *path, value=value)
     result = compare(copy)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
-    assert result.stderr.startswith(f"Error: {one(copy, 'distance-2') / 'experiment.json'} is ")
+    assert result.stderr.startswith(f"Error: {seed1(copy, 'distance-2') / 'experiment.json'} is ")
     assert words in result.stderr
 
 
@@ -541,16 +534,16 @@ def test_a_score_of_another_type_is_one_sentence(
 
 def test_a_test_set_with_a_blank_in_its_name_is_refused(copy: Path) -> None:
     """Names with a blank are those of parts of test sets and of all of them together."""
-    for file in one(copy, "distance-2").glob("test.*"):
+    for file in seed1(copy, "distance-2").glob("test.*"):
         file.rename(file.with_name(file.name.replace("test", "news, 2014")))
-    result = compare(one(copy, "distance-2"), one(copy, "sinusoidal"))
+    result = compare(seed1(copy, "distance-2"), seed1(copy, "sinusoidal"))
     assert (result.exit_code, result.stdout) == (1, "")
     assert "news, 2014.sacrebleu.json: a test set's name has no blanks: rename its files." in result.stderr
 
 
 @pytest.mark.parametrize("kind", ["hyp", "ref"])
 def test_scores_of_changed_files_are_refused(copy: Path, kind: str) -> None:
-    file = one(copy, "distance-2") / f"test.{kind}"
+    file = seed1(copy, "distance-2") / f"test.{kind}"
     file.write_text("x" + file.read_text())
     with pytest.raises(RecipeError) as error:
         read_results([copy])
@@ -558,7 +551,7 @@ def test_scores_of_changed_files_are_refused(copy: Path, kind: str) -> None:
 
 
 def test_other_references_are_refused_without_a_baseline_too(copy: Path) -> None:
-    reference = one(copy, "distance-2") / "test.ref"
+    reference = seed1(copy, "distance-2") / "test.ref"
     reference.write_text("x" + reference.read_text())
     score_again(reference.parent)
     for missing in (False, True):
@@ -569,7 +562,7 @@ def test_other_references_are_refused_without_a_baseline_too(copy: Path) -> None
 
 
 def test_differing_signatures_are_refused(copy: Path) -> None:
-    score_again(one(copy, "distance-2"), "nw:0", "nw:2")
+    score_again(seed1(copy, "distance-2"), "nw:0", "nw:2")
     result = compare(copy, "--format", "csv")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
@@ -681,9 +674,9 @@ def test_many_encodings_without_a_distance_have_places_beside_the_curves(tmp_pat
 
 
 def test_an_encoding_has_one_colour_and_its_variants_differ_without_it() -> None:
-    found = styles([("t5", "t5"), ("t5-gain", "t5"), ("mine", "mine"), ("t5", "t5")])
-    assert list(found) == ["t5", "t5-gain", "mine"]
-    assert found["t5"].colour == found["t5-gain"].colour == colour_of("t5") != found["mine"].colour
-    assert len({(str(style.line), style.marker) for style in found.values()}) == 3
+    drawn = styles([("t5", "t5"), ("t5-gain", "t5"), ("mine", "mine"), ("t5", "t5")])
+    assert list(drawn) == ["t5", "t5-gain", "mine"]
+    assert drawn["t5"].colour == drawn["t5-gain"].colour == colour_of("t5") != drawn["mine"].colour
+    assert len({(str(style.line), style.marker) for style in drawn.values()}) == 3
     assert encoding_in("shaw-k16-encoder", "sinusoidal") == "shaw"
     assert encoding_in("mine-2", "fire") == "fire"

@@ -9,17 +9,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from posenc_experiments.base.done import is_done, set_done
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash, read_json, write_json
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.scores import score
 from posenc_experiments.evaluation.scores.historical import historical_bleu, tokenize
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
-from tests.experiments.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run, run_here
 
 TESTSET = CONF + "\nscore:\n  testsets: {test: wmt14/full}\n"
 
@@ -111,17 +109,16 @@ def test_other_metrics_are_scored_and_tested(tmp_path: Path) -> None:
     for experiment, values in zip(experiments, ("0.7 0.8 0.6", "0.9 0.95 0.85"), strict=True):
         path = experiment.test_file("test", "COMET.scores")
         path.write_text("# wmt22-comet-da|version:2.2\n" + values.replace(" ", "\n") + "\n")
-    directories = [str(experiment.directory) for experiment in experiments]
-    for metric, found in (("COMET", "+0.20"), ("TER", "-"), ("chrF++", "+"), ("chrF", "+")):
-        words = ["compare", *directories, "--baseline", "shaw-k2", "--metric", metric]
-        result = CliRunner().invoke(group, words)
+    directories = [experiment.directory for experiment in experiments]
+    for metric, shown in (("COMET", "+0.20"), ("TER", "-"), ("chrF++", "+"), ("chrF", "+")):
+        result = run_here("compare", *directories, "--baseline", "shaw-k2", "--metric", metric)
         assert result.exit_code == 0, result.output
         [line] = [line for line in result.stdout.splitlines() if line.startswith("better")]
-        assert found in line
+        assert shown in line
         assert "COMET: wmt22-comet-da|version:2.2" in result.stdout
         assert f"difference: {metric} less that of shaw-k2" in result.stdout
     words = ["compare", *directories, "--baseline", "shaw-k2", "--metric", "COMET", "--format", "csv"]
-    rows = list(csv.DictReader(CliRunner().invoke(group, words).stdout.splitlines()))
+    rows = list(csv.DictReader(run_here(*words).stdout.splitlines()))
     assert [float(row["metric:COMET"]) for row in rows] == pytest.approx([0.7, 0.9])
     assert rows[0]["metric:COMET signature"] == "wmt22-comet-da|version:2.2"
     assert all(float(row["ter"]) >= 0 and row["chrf++"] for row in rows)
@@ -135,9 +132,9 @@ def test_a_test_set_that_is_not_local_is_noted_and_never_downloaded(
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # any use of the network fails at once
     score.ScoreStage().run(experiment)
-    [found] = {row["reference"] for row in read_json(experiment.test_file("test", "sacrebleu.json"))}
-    assert found.startswith("test as downloaded, not compared with `sacrebleu -t wmt14/full -l en-de`")
-    assert "sacrebleu --download wmt14/full -l en-de" in found
+    [reference] = {row["reference"] for row in read_json(experiment.test_file("test", "sacrebleu.json"))}
+    assert reference.startswith("test as downloaded, not compared with `sacrebleu -t wmt14/full -l en-de`")
+    assert "sacrebleu --download wmt14/full -l en-de" in reference
     assert not (tmp_path / "none").exists()
 
 
@@ -170,7 +167,7 @@ def test_the_historical_score_is_multi_bleu_on_moses_tokens_with_split_compounds
         "Er sagte: Ich komme um 10.30 Uhr.",
         "Die Deutsch-französische Grenze ist 451,5 km lang & sicher.",
     ]
-    [found] = historical_bleu(hypotheses, references, "de")
+    [record] = historical_bleu(hypotheses, references, "de")
     by_hand = [
         "„ Das Rich ##AT##-##AT## Text ##AT##-##AT## Format &quot; gilt &apos; s — z. B. für E ##AT##-##AT## Mail ...",
         "Er sagte : Ich komme ( vielleicht ) um 10.30 Uhr .",
@@ -179,12 +176,12 @@ def test_the_historical_score_is_multi_bleu_on_moses_tokens_with_split_compounds
     assert tokenize(references, "de") == by_hand
     expected = naive_multi_bleu(tokenize(hypotheses, "de"), tokenize(references, "de"))
     assert 20 < expected < 90
-    assert found["score"] == round(expected, 2)
+    assert record["score"] == round(expected, 2)
     # Cased, unlike the lower-cased variant; and without the splitting another number.
     assert expected != naive_multi_bleu(
         [line.lower() for line in tokenize(hypotheses, "de")], [line.lower() for line in tokenize(references, "de")]
     )
-    assert historical_bleu(hypotheses, references, "fr")[0]["score"] != found["score"]
+    assert historical_bleu(hypotheses, references, "fr")[0]["score"] != record["score"]
     assert tokenize(["un compte-rendu"], "fr") == ["un compte-rendu"]  # compounds are German's
     assert tokenize(["a-b-c a-ä-c"], "de") == ["a ##AT##-##AT## b-c a ##AT##-##AT## ä ##AT##-##AT## c"]  # perl's bytes
     assert historical_bleu(["a b c x e"], ["a b c d e"], "de")[0]["score"] == 0  # no common words in a row
@@ -215,15 +212,15 @@ def test_the_lowercased_score_is_multi_bleu_on_lowercased_normalized_moses_token
     }
     assert tokenize(references, "de", "lowercase") == by_hand["ref"]
     assert tokenize(hypotheses, "de", "lowercase") == by_hand["hyp"]
-    [found] = historical_bleu(hypotheses, references, "de", "lowercase")
-    assert found["score"] == round(naive_multi_bleu(by_hand["hyp"], by_hand["ref"]), 2)
+    [record] = historical_bleu(hypotheses, references, "de", "lowercase")
+    assert record["score"] == round(naive_multi_bleu(by_hand["hyp"], by_hand["ref"]), 2)
     # Case does not count, hyphens join: the other kind is another number.
-    assert historical_bleu([line.upper() for line in hypotheses], references, "de", "lowercase")[0] == found
-    assert 50 < found["score"] < 90
-    assert historical_bleu(hypotheses, references, "de")[0]["score"] < found["score"] - 10
-    assert found["name"] == "tokenized BLEU (lowercased)"
+    assert historical_bleu([line.upper() for line in hypotheses], references, "de", "lowercase")[0] == record
+    assert 50 < record["score"] < 90
+    assert historical_bleu(hypotheses, references, "de")[0]["score"] < record["score"] - 10
+    assert record["name"] == "tokenized BLEU (lowercased)"
     words = "nrefs:1|case:lc|punctuation:normalized|tok:moses-de|compounds:whole|smooth:none|like:multi-bleu.perl|"
-    assert f"not comparable with SacreBLEU|{words}sacremoses:" in found["signature"]
+    assert f"not comparable with SacreBLEU|{words}sacremoses:" in record["signature"]
 
 
 def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> None:
@@ -234,10 +231,10 @@ def test_a_lowercased_models_scores_ignore_case_and_say_so(tmp_path: Path) -> No
     words = ["-m", "sacrebleu", "test.ref", "-i", "test.hyp", "-lc", "--chrf-lowercase", "-m", "bleu", "chrf"]
     command = [sys.executable, *words, "--confidence", "-f", "json", "-w", "2"]
     process = subprocess.run(command, cwd=experiment.directory, capture_output=True, check=True)
-    found = read_json(experiment.test_file("test", "sacrebleu.json"))
+    written = read_json(experiment.test_file("test", "sacrebleu.json"))
     printed = json.loads(process.stdout)
-    assert [{key: one[key] for key in row} for one, row in zip(found, printed, strict=True)] == printed
-    assert all("|case:lc|" in one["signature"] for one in found)
+    assert [{key: record[key] for key in row} for record, row in zip(written, printed, strict=True)] == printed
+    assert all("|case:lc|" in record["signature"] for record in written)
     [tokenized] = read_json(experiment.test_file("test", "historical.json"))
     assert tokenized.items() >= historical_bleu(hypotheses, REFERENCE, "de", "lowercase")[0].items()
 

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from calibration import Sources, false_verdict, simulate
-from click.testing import CliRunner, Result
+from click.testing import Result
 from sacrebleu.metrics import bleu, chrf, ter
 from scipy import stats
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
 from posenc_experiments.evaluation.statistics.comparison import ComparedRow, Comparison, compared_with_baseline
@@ -28,6 +27,7 @@ from posenc_experiments.evaluation.statistics.significance import (
     sacrebleu_p,
 )
 from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import run_here
 
 SINUSOIDAL, DIET = "transformer_sinusoidal_tiny", "transformer_diet_rel_tiny"
 
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(made: Path, *options: str) -> Result:
-    return CliRunner().invoke(group, ["compare", str(made), "--baseline", "sinusoidal", *options])
+    return run_here("compare", made, "--baseline", "sinusoidal", *options)
 
 
 def compared(made: Path, **options: Any) -> dict[str, ComparedRow]:
@@ -58,8 +58,8 @@ def test_the_test_holds_its_level(sources: Sources) -> None:
     """
     tables = list(simulate(sources, tables=200, rows=4, seeds=3, random_seed=1))
     for pool_variance in (False, True):
-        found = [one.p_value <= 0.05 for rows in tables for one in all_differences(rows[0], rows[1:], pool_variance)[0]]
-        assert 0.014 <= np.mean(found) <= 0.086
+        wrong = [row.p_value <= 0.05 for rows in tables for row in all_differences(rows[0], rows[1:], pool_variance)[0]]
+        assert 0.014 <= np.mean(wrong) <= 0.086
 
 
 def test_the_variance_is_that_of_the_difference() -> None:
@@ -68,28 +68,28 @@ def test_the_variance_is_that_of_the_difference() -> None:
     The sum of both variances, which counts the errors of each model twice, is higher by a quarter or more.
     """
     for sources in (Sources(0.2, 3, 5), Sources(0, 6, 0)):
-        found = [difference(one, other) for one, other in simulate(sources, tables=120, rows=2, seeds=3, random_seed=2)]
-        of_test = 2 * sources.of_system**2 / 1000
-        known = 2 / 3 * sources.of_seed**2 + of_test + 2 / 3 * sources.of_model**2 / 1000
-        assert np.mean([one.variance for one in found]) == pytest.approx(known, rel=0.2)
+        differences = [difference(a, b) for a, b in simulate(sources, tables=120, rows=2, seeds=3, random_seed=2)]
+        test_variance = 2 * sources.of_system**2 / 1000
+        known = 2 / 3 * sources.of_seed**2 + test_variance + 2 / 3 * sources.of_model**2 / 1000
+        assert np.mean([tested.variance for tested in differences]) == pytest.approx(known, rel=0.2)
 
 
 def test_without_variance_of_the_test_set_it_is_welchs_test() -> None:
     scores = [[1.0, 2.0, 4.0], [3.0, 5.0, 6.0, 6.5]]
     rows = [[Jackknifed(score, np.zeros(10)) for score in row] for row in scores]
     wanted = stats.ttest_ind(scores[1], scores[0], equal_var=False)
-    one = difference(rows[0], rows[1])
-    assert one.p_value == pytest.approx(wanted.pvalue)
-    assert one.interval() == pytest.approx(tuple(wanted.confidence_interval(0.95)))
+    tested = difference(rows[0], rows[1])
+    assert tested.p_value == pytest.approx(wanted.pvalue)
+    assert tested.interval() == pytest.approx(tuple(wanted.confidence_interval(0.95)))
     pooled = difference(rows[0], rows[1], PooledVariance.of(scores))
     assert pooled.p_value == pytest.approx(stats.ttest_ind(scores[1], scores[0]).pvalue)
 
 
 def test_equivalence_is_two_one_sided_tests() -> None:
-    one = Difference(0.2, 0.01, 4.0)
+    tested = Difference(0.2, 0.01, 4.0)
     for margin in (0.35, 0.4, 0.42, 0.5, 1.0):
-        sides = [stats.t.sf((margin - sign * one.value) / 0.1, 4.0) for sign in (1, -1)]
-        assert one.margin_p_value(margin) == pytest.approx(max(sides))
+        sides = [stats.t.sf((margin - sign * tested.value) / 0.1, 4.0) for sign in (1, -1)]
+        assert tested.margin_p_value(margin) == pytest.approx(max(sides))
     assert Difference(0.2, 0.0, np.inf).margin_p_value(0.3) == 0
 
 
@@ -112,15 +112,16 @@ def test_the_verdict_follows_from_the_interval_that_it_prints(
     value: float, comparisons: int, margin: float | None, word: str
 ) -> None:
     """The same as both p-values times the number of comparisons (Bonferroni)."""
-    one = Difference(value, 0.01, 12.0)
-    found, low, high = one.verdict(comparisons, margin)
-    assert found == word
+    tested = Difference(value, 0.01, 12.0)
+    said, low, high = tested.verdict(comparisons, margin)
+    assert said == word
+    corrected = comparisons * tested.p_value
     assert (low > 0, high < 0) == (word == "above", word == "below")
     if margin is not None:
-        assert (word == "equivalent") == (comparisons * one.margin_p_value(margin) <= 0.05 < comparisons * one.p_value)
-    assert (word in ("above", "below")) == (comparisons * one.p_value <= 0.05)
+        assert (word == "equivalent") == (comparisons * tested.margin_p_value(margin) <= 0.05 < corrected)
+    assert (word in ("above", "below")) == (corrected <= 0.05)
     share = 0.1 if word == "equivalent" else 0.05
-    assert (low, high) == one.interval(1 - share / comparisons)
+    assert (low, high) == tested.interval(1 - share / comparisons)
 
 
 def test_false_verdicts_in_a_question_are_rare() -> None:
@@ -129,8 +130,8 @@ def test_false_verdicts_in_a_question_are_rare() -> None:
     Every second row is above the baseline by exactly the margin, so that equivalence is false; the others are equal.
     """
     tables = simulate(Sources(0.1, 1, 2), tables=1500, rows=10, seeds=6, random_seed=3)
-    found = [false_verdict(all_differences(rows[0], rows[1:])[0]) for rows in tables]
-    assert np.mean(found) <= 0.05 + 3 * (0.05 * 0.95 / 1500) ** 0.5
+    errors = [false_verdict(all_differences(rows[0], rows[1:])[0]) for rows in tables]
+    assert np.mean(errors) <= 0.05 + 3 * (0.05 * 0.95 / 1500) ** 0.5
 
 
 def test_there_are_never_fewer_degrees_of_freedom_than_seeds_give() -> None:
@@ -138,11 +139,11 @@ def test_there_are_never_fewer_degrees_of_freedom_than_seeds_give() -> None:
     chance = np.random.default_rng(0)
     moves = chance.normal(0, 0.1, (4, 50))
     for scores in ([30.0, 30.001, 31.0, 31.001], [30.0, 30.0, 31.0, 31.0]):
-        rows = [Jackknifed(score, one) for score, one in zip(scores, moves - moves.mean(axis=1)[:, None], strict=True)]
-        found = difference(rows[:2], rows[2:])
-        assert found.degrees >= 1
-        assert found.value == pytest.approx(1)
-        assert np.isfinite(found.interval()).all()
+        rows = [Jackknifed(*seed) for seed in zip(scores, moves - moves.mean(axis=1)[:, None], strict=True)]
+        tested = difference(rows[:2], rows[2:])
+        assert tested.degrees >= 1
+        assert tested.value == pytest.approx(1)
+        assert np.isfinite(tested.interval()).all()
 
 
 def test_rows_with_another_spread_are_not_pooled() -> None:
@@ -153,13 +154,13 @@ def test_rows_with_another_spread_are_not_pooled() -> None:
     assert alike is not None
     assert (alike.allowed, alike.rows, alike.degrees) == (True, 4, 16)
     assert all_differences(rows[0], [], pool_variance=True)[1] is None
-    found, differing = all_differences(rows[0], [*rows[1:], wide], pool_variance=True)
+    tested, differing = all_differences(rows[0], [*rows[1:], wide], pool_variance=True)
     assert differing is not None
     assert not differing.allowed
-    assert found == all_differences(rows[0], [*rows[1:], wide])[0]
-    found, without = all_differences(rows[0], [*rows[1:], collapsed], pool_variance=True)
+    assert tested == all_differences(rows[0], [*rows[1:], wide])[0]
+    tested, without = all_differences(rows[0], [*rows[1:], collapsed], pool_variance=True)
     assert without == alike
-    assert found[-1] == difference(rows[0], collapsed)
+    assert tested[-1] == difference(rows[0], collapsed)
 
 
 def test_leaving_sentences_out_gives_the_variance_of_a_mean() -> None:
@@ -177,8 +178,8 @@ def test_leaving_sentences_out_gives_the_variance_of_a_mean() -> None:
 def test_the_jackknife_agrees_with_bootstrap_samples(made: Path) -> None:
     results = read_results([made])
     pair = [bleu_results(results)[number].directory for number in (0, -1)]
-    moves = [jackknife(results, one, "test", BLEU).moves for one in pair]
-    samples = [resample(results, one, "test", BLEU).samples for one in pair]
+    moves = [jackknife(results, directory, "test", BLEU).moves for directory in pair]
+    samples = [resample(results, directory, "test", BLEU).samples for directory in pair]
     assert np.square(moves[1] - moves[0]).sum() == pytest.approx(np.var(samples[1] - samples[0]), rel=0.15)
 
 
@@ -208,11 +209,11 @@ def test_documents_may_be_named(made: Path, tmp_path: Path) -> None:
     questions.write_text(f"questions: [{comparisons}]\n")
     for directory, option in ((made, f"test={names}"), (made, f"{names}"), (copy, f"{names}")):
         for test in ("--baseline=sinusoidal", f"--questions={questions}"):
-            result = CliRunner().invoke(group, ["compare", str(directory), test, "--documents", option])
+            result = run_here("compare", directory, test, "--documents", option)
             assert result.exit_code == 0, result.output
             assert "The test set varies by its 20 documents." in result.stdout
-    shown = (compare(one, *words).stdout for one in (made, copy) for words in ((), ("--documents", str(names))))
-    differences = [one.split("[", 1)[1].split("\n")[0] for one in shown]
+    shown = (compare(root, *words).stdout for root in (made, copy) for words in ((), ("--documents", str(names))))
+    differences = [text.split("[", 1)[1].split("\n")[0] for text in shown]
     assert differences[1] == differences[3]
     assert len(set(differences)) == 3
 
@@ -245,7 +246,7 @@ def test_documents_that_fit_no_test_set_are_refused(made: Path, tmp_path: Path) 
     for about in copy.rglob(f"{DIET}/*/experiment.json"):
         about.write_text(about.read_text().replace('"xa-xb"', '"xa-xc"'))
     assert refusal(f"test={names}").endswith("xa-xc test, quickstart xa-xb test: name results of one corpus and pair.")
-    result = CliRunner().invoke(group, ["compare", str(made), "--documents", str(names)])
+    result = run_here("compare", made, "--documents", names)
     assert "Error: --documents needs --baseline or --questions: without them nothing is tested.\n" in result.stderr
 
 
@@ -278,13 +279,13 @@ def test_documents_are_those_of_the_pair(made: Path, tmp_path: Path) -> None:
 def test_samples_are_those_of_sacrebleu(made: Path) -> None:
     results = read_results([made])
     score = bleu_results(results)[0]
-    found = resample(results, score.directory, "test", BLEU)
+    resampled = resample(results, score.directory, "test", BLEU)
     sentences = np.random.default_rng(12345).choice(500, size=(1000, 500), replace=True)
     texts = [read_lines(score.directory / f"test.{kind}") for kind in ("hyp", "ref")]
     for number in (0, 999):
-        hypotheses, references = ([lines[one] for one in sentences[number]] for lines in texts)
+        hypotheses, references = ([lines[sentence] for sentence in sentences[number]] for lines in texts)
         wanted = bleu.BLEU().corpus_score(hypotheses, [references]).score
-        assert found.samples[number] == pytest.approx(wanted, abs=1e-4)
+        assert resampled.samples[number] == pytest.approx(wanted, abs=1e-4)
 
 
 @pytest.mark.parametrize("metric", [bleu.BLEU, chrf.CHRF, ter.TER])
@@ -300,8 +301,8 @@ def test_equal_translations_do_not_differ(made: Path) -> None:
     results = read_results([made])
     directories = list(dict.fromkeys(results[results["name"] == "sinusoidal"]["directory"]))
     row = [jackknife(results, directory, "test", BLEU) for directory in directories]
-    same = difference(row, row)
-    assert (same.value, same.p_value) == (0, 1)
+    tested = difference(row, row)
+    assert (tested.value, tested.p_value) == (0, 1)
     translated = resample(results, directories[0], "test", BLEU)
     assert sacrebleu_p(translated, translated) == 1
     assert difference(row[:1] * 2, row[:1] * 2).p_value == 1
@@ -341,7 +342,7 @@ def test_latex_has_neither_signs_nor_names_that_it_cannot_print(made: Path) -> N
 
 
 def test_options_of_the_test_need_a_baseline(made: Path) -> None:
-    result = CliRunner().invoke(group, ["compare", str(made), "--margin", "0.5"])
+    result = run_here("compare", made, "--margin", "0.5")
     assert result.exit_code != 0
     assert "--metric, --margin and --pool-variance need --baseline: name the row" in result.output
     for margin in ("0", "-1"):

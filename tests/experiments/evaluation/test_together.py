@@ -11,11 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.metrics import ALL_TESTS, BLEU, BY_LENGTH
 from posenc_experiments.evaluation.results import read_results, seal
 from posenc_experiments.evaluation.statistics.pooling import pool
@@ -28,6 +26,7 @@ from posenc_experiments.evaluation.statistics.significance import (
 )
 from posenc_experiments.evaluation.statistics.together import parts_of_tests, together
 from tests.experiments.analysis.quickstart import make_experiments
+from tests.experiments.tiny import run_here
 
 SETTINGS = {"transformer_sinusoidal_tiny": 2, "transformer_diet_rel_tiny": 2}
 
@@ -70,28 +69,32 @@ def joined(made: Path) -> Path:
     return root
 
 
+def rows_of(*words: object) -> list[dict[str, str]]:
+    """The rows of the CSV of `compare`, with `diet_rel` as the baseline."""
+    result = run_here("compare", *words, "--baseline", "diet_rel", "--format", "csv")
+    assert result.exit_code == 0, result.output
+    return list(csv.DictReader(result.stdout.splitlines()))
+
+
 def test_scores_and_p_are_those_of_one_file(made: Path, joined: Path) -> None:
     parts, wanted = read_results([made]), read_results([joined])
-    found, whole = together(parts), wanted[wanted["metric"] == BLEU]
-    assert list(found["score"].round(2)) == list(whole["score"])
-    assert list(found["interval"]) == pytest.approx(list(whole["interval"]), abs=0.005)
-    assert list(found["signature"]) == list(whole["signature"])
+    computed, whole = together(parts), wanted[wanted["metric"] == BLEU]
+    assert list(computed["score"].round(2)) == list(whole["score"])
+    assert list(computed["interval"]) == pytest.approx(list(whole["interval"]), abs=0.005)
+    assert list(computed["signature"]) == list(whole["signature"])
 
     def tested(results: pd.DataFrame, test: str) -> tuple[Difference, float]:
         [rows] = pool(results[results["test"] == "test"])
         seeds = [row.directories for row in rows[:2]]
-        one, other = ([jackknife(results, seed, test, BLEU) for seed in several] for several in seeds)
-        return difference(one, other), sacrebleu_p(*(resample(results, first, test, BLEU) for first, *_ in seeds))
+        baseline, row = ([jackknife(results, seed, test, BLEU) for seed in several] for several in seeds)
+        return difference(baseline, row), sacrebleu_p(*(resample(results, first, test, BLEU) for first, *_ in seeds))
 
     assert tested(parts, ALL_TESTS) == tested(wanted, "test")
     assert 0 < tested(parts, ALL_TESTS)[1] < 1
 
 
 def test_compare_adds_a_table(made: Path) -> None:
-    words = ["compare", str(made), "--all-tests", "--baseline", "diet_rel", "--format", "csv"]
-    result = CliRunner().invoke(group, words)
-    assert result.exit_code == 0, result.output
-    rows = list(csv.DictReader(result.stdout.splitlines()))
+    rows = rows_of(made, "--all-tests")
     assert list(dict.fromkeys(row["test"] for row in rows)) == ["other", "test", ALL_TESTS]
     (row,) = (row for row in rows if (row["test"], row["experiment"]) == (ALL_TESTS, "sinusoidal"))
     whole = together(read_results([made]))
@@ -112,29 +115,26 @@ def halves(directory: Path) -> list[list[tuple[str, ...]]]:
 
 
 def test_by_length_is_one_half_less_the_other(made: Path) -> None:
-    found = together(read_results([made]), test=BY_LENGTH)
-    assert len(found) == 4
-    for one in found.itertuples():
+    rows = together(read_results([made]), test=BY_LENGTH)
+    assert len(rows) == 4
+    for row in rows.itertuples():
         scores = [
-            corpus_bleu([line[2] for line in half], [[line[1] for line in half]]) for half in halves(one.directory)
+            corpus_bleu([line[2] for line in half], [[line[1] for line in half]]) for half in halves(row.directory)
         ]
-        assert one.score == pytest.approx(scores[1].score - scores[0].score, abs=1e-4)
+        assert row.score == pytest.approx(scores[1].score - scores[0].score, abs=1e-4)
 
 
 def test_by_length_finds_an_advantage_that_grows(made: Path, tmp_path: Path) -> None:
     """Where one setting translates longer sources perfectly, and the other all alike."""
     root = Path(shutil.copytree(made, tmp_path / "copy"))
-    for one in root.rglob("transformer_sinusoidal_tiny/seed*"):
-        shorter = {source for source, _, _ in halves(one)[0]}
+    for directory in root.rglob("transformer_sinusoidal_tiny/seed*"):
+        shorter = {source for source, _, _ in halves(directory)[0]}
         for test in ("other", "test"):
-            of_test = zip(*texts(one, test), strict=True)
-            better = [own if source in shorter else wanted for source, wanted, own in of_test]
-            (one / f"{test}.hyp").write_text("".join(f"{line}\n" for line in better))
-            (one / f"{test}.sacrebleu.json").write_text(json.dumps(sacrebleu(one, test)))
-    words = ["compare", str(root), "--by-length", "--baseline", "diet_rel", "--format", "csv"]
-    result = CliRunner().invoke(group, words)
-    assert result.exit_code == 0, result.output
-    rows = {(row["test"], row["experiment"]): row for row in csv.DictReader(result.stdout.splitlines())}
+            lines = zip(*texts(directory, test), strict=True)
+            better = [own if source in shorter else wanted for source, wanted, own in lines]
+            (directory / f"{test}.hyp").write_text("".join(f"{line}\n" for line in better))
+            (directory / f"{test}.sacrebleu.json").write_text(json.dumps(sacrebleu(directory, test)))
+    rows = {(row["test"], row["experiment"]): row for row in rows_of(root, "--by-length")}
     row, baseline = (rows[BY_LENGTH, name] for name in ("sinusoidal", "diet_rel"))
     assert float(row["difference"]) == pytest.approx(float(row["bleu"]) - float(baseline["bleu"]))
     assert float(row["difference_low"]) > 0
@@ -151,43 +151,38 @@ def test_sources_of_one_length_are_refused(made: Path, tmp_path: Path) -> None:
 
 
 def test_by_length_has_no_pooled_variance_and_no_p_of_one_seed(made: Path) -> None:
-    words = ["compare", *map(str, made.rglob("seed1")), "--by-length", "--baseline", "diet_rel", "--format", "csv"]
-    result = CliRunner().invoke(group, words)
-    assert result.exit_code == 0, result.output
-    ours = [row for row in csv.DictReader(result.stdout.splitlines()) if row["experiment"] == "sinusoidal"]
+    words = [*made.rglob("seed1"), "--by-length"]
+    ours = [row for row in rows_of(*words) if row["experiment"] == "sinusoidal"]
     assert [(row["test"] == BY_LENGTH, row["one_seed_p_value"] == "") for row in ours] == [(False, False)] * 2 + [
         (True, True)
     ]
-    result = CliRunner().invoke(group, [*words, "--pool-variance"])
+    result = run_here("compare", *words, "--baseline", "diet_rel", "--pool-variance")
     assert (result.exit_code, "exclude each other" in result.output) == (1, True)
 
 
 def test_words_chooses_sentences_by_their_sources(made: Path) -> None:
-    words = ["compare", str(made), "--all-tests", "--words", "1-9 10- 10-", "--format", "csv", "--metric", "chrF"]
-    result = CliRunner().invoke(group, [*words, "--baseline", "diet_rel"])
-    assert result.exit_code == 0, result.output
-    rows = list(csv.DictReader(result.stdout.splitlines()))
+    rows = rows_of(made, "--all-tests", "--words", "1-9 10- 10-", "--metric", "chrF")
     parts: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for one in ("sinusoidal", "diet_rel"):
-        for seed in made.rglob(f"*_{one}_*/seed*"):
-            of_tests = {test: list(zip(*texts(seed, test), strict=True)) for test in ("other", "test")}
-            of_tests[ALL_TESTS] = of_tests["other"] + of_tests["test"]
-            for test, lines in of_tests.items():
+    for encoding in ("sinusoidal", "diet_rel"):
+        for seed in made.rglob(f"*_{encoding}_*/seed*"):
+            by_test = {test: list(zip(*texts(seed, test), strict=True)) for test in ("other", "test")}
+            by_test[ALL_TESTS] = by_test["other"] + by_test["test"]
+            for test, lines in by_test.items():
                 for name in ("1-9", "10-"):
                     chosen = [line for line in lines if (len(line[0].split()) < 10) == (name == "1-9")]
-                    of_part = f"{test}, {name} words, {len(chosen)} of {len(lines)} sentences"
+                    part = f"{test}, {name} words, {len(chosen)} of {len(lines)} sentences"
                     sides = [line[2] for line in chosen], [[line[1] for line in chosen]]
                     scores = corpus_bleu(*sides).score, corpus_chrf(*sides).score
-                    parts.setdefault((of_part, one), []).append(scores)
+                    parts.setdefault((part, encoding), []).append(scores)
     assert {(row["test"], row["experiment"]) for row in rows if ", " in row["test"]} == set(parts)
     for row in rows:
-        if found := parts.get((row["test"], row["experiment"])):
-            means = [statistics.fmean(seeds) for seeds in zip(*found, strict=True)]
+        if scored := parts.get((row["test"], row["experiment"])):
+            means = [statistics.fmean(seeds) for seeds in zip(*scored, strict=True)]
             assert [float(row["bleu"]), float(row["chrf"])] == pytest.approx(means, abs=1e-4)
             assert bool(row["p_value"]) == (row["experiment"] == "sinusoidal")
     assert (parts_of_tests(read_results([made]), BLEU, "10-")["interval"] > 0).all()
-    of_all = {row["experiment"]: float(row["bleu"]) for row in rows if row["test"] == ALL_TESTS}
-    assert of_all == pytest.approx(dict(together(read_results([made])).groupby("name")["score"].mean()))
+    all_tests = {row["experiment"]: float(row["bleu"]) for row in rows if row["test"] == ALL_TESTS}
+    assert all_tests == pytest.approx(dict(together(read_results([made])).groupby("name")["score"].mean()))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +190,7 @@ def test_words_chooses_sentences_by_their_sources(made: Path) -> None:
     [("1-9 x", "'x' is not a range"), ("", "'' is not a range"), ("1-9 9-1", "no source here has 9-1 words")],
 )
 def test_words_that_choose_nothing_are_refused(made: Path, words: str, message: str) -> None:
-    result = CliRunner().invoke(group, ["compare", str(made), "--words", words])
+    result = run_here("compare", made, "--words", words)
     assert (result.exit_code, "--words: " in result.output, message in result.output) == (1, True, True)
 
 

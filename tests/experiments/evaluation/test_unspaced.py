@@ -6,19 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from sacrebleu.metrics import bleu, chrf
 
 from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.done import set_done
 from posenc_experiments.base.files import read_json, write_json
-from posenc_experiments.cli import group
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.scores import score
 from posenc_experiments.evaluation.statistics.together import parts_of_tests
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
-from tests.experiments.tiny import CONF, make_recipe, make_run
+from tests.experiments.tiny import CONF, make_recipe, make_run, run_here
 
 JAPANESE = {
     "test": [
@@ -67,55 +65,53 @@ def unspaced(
     return experiment
 
 
-def test_japanese_is_scored_by_mecab_everywhere(tmp_path: Path) -> None:
+@pytest.fixture
+def japanese(tmp_path: Path) -> list[Experiment]:
+    """Two scored experiments: one of the system, and one whose translations are the references."""
+    more = "\nscore:\n  metrics: ter\n"
     experiments = [
-        unspaced(tmp_path / "one", "en-ja", SYSTEM, "\nscore:\n  metrics: ter\n"),
-        unspaced(tmp_path / "other", "en-ja", JAPANESE, "\nscore:\n  metrics: ter\n", "shaw-k2"),
+        unspaced(tmp_path / name, "en-ja", texts, more, name)
+        for name, texts in (("sinusoidal", SYSTEM), ("shaw-k2", JAPANESE))
     ]
     for experiment in experiments:
         score.ScoreStage().run(experiment)
+    return experiments
+
+
+def test_japanese_is_scored_by_mecab_everywhere(japanese: list[Experiment]) -> None:
     metric = bleu.BLEU(tokenize="ja-mecab")
-    [found, _, ter] = read_json(experiments[0].test_file("test", "sacrebleu.json"))
+    [written, _, ter] = read_json(japanese[0].test_file("test", "sacrebleu.json"))
     wanted = metric.corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score
-    assert found["score"] == round(wanted, 2)
+    assert written["score"] == round(wanted, 2)
     assert 50 < wanted < 90
     assert bleu.BLEU(tokenize="13a").corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score < 40
-    assert "|tok:ja-mecab-0.996-IPA|" in found["signature"]
+    assert "|tok:ja-mecab-0.996-IPA|" in written["signature"]
     assert "|norm:yes|punct:yes|asian:yes|" in ter["signature"]
-    assert [row["score"] for row in read_json(experiments[1].test_file("test", "sacrebleu.json"))] == [100, 100, 0]
+    assert [row["score"] for row in read_json(japanese[1].test_file("test", "sacrebleu.json"))] == [100, 100, 0]
 
-    directories = [str(experiment.directory) for experiment in experiments]
-    words = ["compare", *directories, "--baseline", "sinusoidal", "--all-tests", "--format", "csv"]
-    result = CliRunner().invoke(group, words)
+    directories = [experiment.directory for experiment in japanese]
+    result = run_here("compare", *directories, "--baseline", "sinusoidal", "--all-tests", "--format", "csv")
     assert result.exit_code == 0, result.output
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     together = [[*texts["test"], *texts["other"]] for texts in (SYSTEM, JAPANESE)]
     [both] = [float(row["bleu"]) for row in rows if row["test"] == "all tests" and row["experiment"] == "sinusoidal"]
     assert both == pytest.approx(metric.corpus_score(together[0], [together[1]]).score)
-    [other] = [row for row in rows if row["test"] == "test" and row["experiment"] == "shaw-k2"]
-    assert float(other["difference"]) == pytest.approx(100 - wanted)
+    [perfect] = [row for row in rows if row["test"] == "test" and row["experiment"] == "shaw-k2"]
+    assert float(perfect["difference"]) == pytest.approx(100 - wanted)
 
 
-def test_the_page_cuts_japanese_as_bleu_does(tmp_path: Path) -> None:
-    experiments = [
-        unspaced(tmp_path / "one", "en-ja", SYSTEM),
-        unspaced(tmp_path / "other", "en-ja", JAPANESE, name="shaw-k2"),
-    ]
-    for experiment in experiments:
-        score.ScoreStage().run(experiment)
+def test_the_page_cuts_japanese_as_bleu_does(japanese: list[Experiment], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    directories = [str(experiment.directory) for experiment in experiments]
-    result = CliRunner().invoke(
-        group, ["analyse", *directories, "--no-models", "--test", "test", "--output", str(page)]
-    )
+    directories = [experiment.directory for experiment in japanese]
+    result = run_here("analyse", *directories, "--no-models", "--test", "test", "--output", page)
     assert result.exit_code == 0, result.output
-    record = read_json(experiments[0].analysis)
+    record = read_json(japanese[0].analysis)
     metric = bleu.BLEU(tokenize="ja-mecab")
     assert record["settings"]["tokenize"] == "ja-mecab"
     figures = record["text"]["tests"]["test"]
     assert figures["length_unit"] == "source words"
     cut = [[metric.tokenizer(line).split() for line in side["test"]] for side in (SYSTEM, JAPANESE)]
-    by_hand = [100 * ribes(one, other) for one, other in zip(*cut, strict=True)]
+    by_hand = [100 * ribes(translation, reference) for translation, reference in zip(*cut, strict=True)]
     assert figures["RIBES"] == pytest.approx(sum(by_hand) / len(by_hand))
     assert figures["BLEU"] == pytest.approx(metric.corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score)
     assert figures["chrF"] == pytest.approx(chrf.CHRF().corpus_score(SYSTEM["test"], [JAPANESE["test"]]).score)
@@ -132,9 +128,7 @@ def test_lengths_of_chinese_sources_are_characters(tmp_path: Path) -> None:
     score.ScoreStage().run(experiment)
     parts = parts_of_tests(read_results([experiment.directory]), "BLEU", "1-5 6-")
     assert list(parts["test"]) == ["test, 1-5 characters, 2 of 3 sentences", "test, 6- characters, 1 of 3 sentences"]
-    result = CliRunner().invoke(
-        group, ["analyse", str(experiment.directory), "--no-models", "--output", str(tmp_path / "page.html")]
-    )
+    result = run_here("analyse", experiment.directory, "--no-models", "--output", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
     record = read_json(experiment.analysis)
     assert record["settings"]["length_unit"] == "characters"
@@ -158,7 +152,7 @@ def test_metrics_that_split_at_blanks_are_warned_of(
     more = f"\nscore:\n  tokenize: {tokenizer}\n" if tokenizer else ""
     experiment = unspaced(tmp_path, pair, {"test": SYSTEM["test"]}, more)
     score.ScoreStage().run(experiment)
-    said = CliRunner().invoke(group, ["compare", str(experiment.directory)]).stdout
+    said = run_here("compare", experiment.directory).stdout
     assert ("Warning" in said) == (note is not None)
     assert note is None or note in said
 
@@ -166,8 +160,7 @@ def test_metrics_that_split_at_blanks_are_warned_of(
 def test_a_missing_model_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU", str(tmp_path / "none"))
     experiment = unspaced(tmp_path, "en-ja", {"test": SYSTEM["test"]}, "\nscore:\n  tokenize: flores200\n")
-    words = ["run", "--conf", str(experiment.run.recipe.path), "--pair", "en-ja", "--gpus", "0", "--dry-run"]
-    result = CliRunner().invoke(group, words)
+    result = run_here("run", "--conf", experiment.run.recipe.path, "--pair", "en-ja", "--gpus", "0", "--dry-run")
     assert result.exit_code == 1
     assert "SacreBLEU's tokenizer flores200 cannot be used" in result.stderr
     assert result.stderr.count("\n") == 1
