@@ -11,10 +11,12 @@ from .attention.backends import BACKENDS
 from .augmentation import choice as augmentation
 from .encodings import ENCODINGS, find_encoding
 from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_bool, whole
-from .encodings.contract.registry import known_options, supports_urpe
+from .encodings.contract.registry import Choice, known_options, parse_choices, supports_urpe
 from .errors import FlagError
 
 SIDES = ("source", "target")
+#: where attention takes positions: in the encoder, in the decoder, and from the decoder to the encoder
+PLACES = (*SIDES, "cross")
 INPUT_POSITIONS = ("none", "sinusoidal", "learned")
 MODEL_FLAGS = {
     "input_positions": Option(
@@ -29,10 +31,17 @@ MODEL_FLAGS = {
         "turn, wavelengths of 10000^(2i/d), and positions from 0",
         ("fairseq", "paper"),
     ),
-    "source_position_encoding": Option(str, "the encoder's encoding; by default the architecture's", tuple(ENCODINGS)),
-    "target_position_encoding": Option(str, "the decoder's encoding; by default the architecture's", tuple(ENCODINGS)),
+    "source_position_encoding": Option(
+        str,
+        "the encoder's encoding, by default the architecture's: a name, or a name for each layer, joined by commas; "
+        "each may be followed by options of its own, as in shaw:clipping_distance=8",
+    ),
+    "target_position_encoding": Option(str, "the decoder's encoding, by default the architecture's; written alike"),
+    "cross_position_encoding": Option(
+        str, "the encoding between source and target (cross-attention), by default none; written alike"
+    ),
     "cross_attention_positions": Option(
-        parse_bool, "use the decoder's encoding in cross-attention too, true or false (the default)"
+        parse_bool, "use the decoder's encoding between source and target too, true or false (the default)"
     ),
     "segment_separator": Option(
         str, "token that ends a segment; the segment of a token is the number of separators before it"
@@ -81,29 +90,42 @@ def arch_of(args: Any) -> str:
     return str(getattr(args, "arch", None) or getattr(args, "_name", ""))
 
 
-def encoding_of(args: Any, side: str) -> str:
-    """The name of the encoding in the encoder (side "source") or the decoder (side "target")."""
-    own = getattr(args, f"{side}_position_encoding", None)
+def encodings_at(args: Any, place: str) -> tuple[Choice, ...]:
+    """The encodings of a place: one for all its layers, or one for each; none between source and target by default."""
+    own = getattr(args, f"{place}_position_encoding", None)
     if own is not None:
-        return own
+        return parse_choices(own)
+    if place == "cross":
+        return encodings_at(args, "target") if getattr(args, "cross_attention_positions", None) else ()
     # An encoding that has no causal form is replaced in the decoder.
-    return (side == "target" and find_encoding(args.position_encoding).facts.in_decoder) or args.position_encoding
+    in_decoder = find_encoding(args.position_encoding).facts.in_decoder if place == "target" else None
+    return (Choice(in_decoder or args.position_encoding),)
 
 
 def input_positions_of(args: Any, side: str) -> str:
-    """The input positions of this side: the user's choice, else the encoding's default."""
-    return getattr(args, "input_positions", None) or find_encoding(encoding_of(args, side)).facts.input_positions
+    """The input positions of this side: the user's choice, else those of its encodings."""
+    chosen = getattr(args, "input_positions", None)
+    return chosen or next(iter(_input_positions(args, side) - {"none"}), "none")
 
 
-def typed_options(args: Any, encoding: str) -> dict[str, Any]:
-    """The values that the user set for an encoding's options: flags, and options of test time in --model-overrides.
+def _input_positions(args: Any, side: str) -> set[str]:
+    return {choice.cls.facts.input_positions for choice in encodings_at(args, side)}
 
-    Options that have no effect in combination with the others are left out: they may be meant for the other side.
+
+def typed_options(args: Any, choice: Choice, place: str) -> dict[str, Any]:
+    """The values that the user set for an encoding's options: flags, those of the choice, and options of test time.
+
+    Flags that have no effect in combination with the others, or at this place, are left out: they may be meant for
+    another place.
     """
-    cls = find_encoding(encoding)
-    given = _given(args, cls.options)
-    idle = cls.facts.idle_options(given)
-    return {name: getattr(args, name) for name in given if name not in idle}
+    options = {
+        name: option
+        for name, option in choice.cls.options.items()
+        if place == "cross" or not option.in_cross_attention_only
+    }
+    values = {name: getattr(args, name) for name in _given(args, options)} | dict(choice.options)
+    idle = choice.cls.facts.idle_options(values)
+    return {name: value for name, value in values.items() if name not in idle or name in dict(choice.options)}
 
 
 def _given(args: Any, options: dict[str, Option]) -> dict[str, Option]:
@@ -119,31 +141,26 @@ def check_arguments(args: Namespace) -> None:
         FlagError: the message names the flag and the fix.
     """
     arch = arch_of(args)
-    encodings = {side: encoding_of(args, side) for side in SIDES}
-    described = " and ".join(dict.fromkeys(encodings.values()))
-    target = find_encoding(encodings["target"])
-    used = {option for encoding in encodings.values() for option in typed_options(args, encoding)}
-    typed = _given(args, known_options())
-    idle = {
-        name: f" {reason}"
-        for encoding in encodings.values()
-        for name, reason in find_encoding(encoding).facts.idle_options(list(typed)).items()
+    places = {place: encodings_at(args, place) for place in PLACES}
+    classes = [choice.cls for choices in places.values() for choice in choices]
+    described = " and ".join(dict.fromkeys(cls.name for cls in classes))
+    _check_places(args, places)
+    used = {
+        name for place, choices in places.items() for choice in choices for name in typed_options(args, choice, place)
     }
+    typed = _given(args, known_options())
+    idle = {name: f" {reason}" for cls in classes for name, reason in cls.facts.idle_options(list(typed)).items()}
     for name, option in typed.items():
         if name not in used:
             given = flag(name) if option.is_flag else f"{name} in --model-overrides"
             raise FlagError(
                 f"{given} has no meaning for {arch} (encoding {described}){idle.get(name, '')}: leave it out."
             )
-        if option.in_decoder_only and name not in target.options:
+        if option.in_decoder_only and not any(name in choice.cls.options for choice in places["target"]):
+            in_decoder = " and ".join(choice.name for choice in places["target"])
             raise FlagError(
-                f"{flag(name)} acts in a decoder only, and the decoder of {arch} has {target.name}: leave it out."
+                f"{flag(name)} acts in a decoder only, and the decoder of {arch} has {in_decoder}: leave it out."
             )
-    if target.facts.in_decoder is not None:
-        raise FlagError(
-            f"--target-position-encoding {target.name} has no causal form for a decoder; use {target.facts.in_decoder} "
-            "instead."
-        )
     for key, value in input_flags(args).items():
         if getattr(args, key) != value:
             wanted = " and ".join(dict.fromkeys(input_positions_of(args, side) for side in SIDES))
@@ -151,16 +168,11 @@ def check_arguments(args: Namespace) -> None:
                 f"{flag(key)} contradicts {arch}, whose input positions are: {wanted}; leave it out and set "
                 "--input-positions instead."
             )
-    if args.cross_attention_positions and not target.facts.supports_cross_attention:
-        supported = ", ".join(name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention)
-        raise FlagError(
-            f"--cross-attention-positions: {target.name} does not support cross-attention; the decoder's "
-            f"encoding must be one of {supported}."
-        )
     adds_sinusoids = any(input_positions_of(args, side) == "sinusoidal" for side in SIDES)
-    multiplies_weights = any(supports_urpe(find_encoding(encoding)) for encoding in encodings.values())
+    multiplies_weights = any(map(supports_urpe, classes))
     for name, without, reason in (
         ("cross_attention_positions", args.no_cross_attention, "with --no-cross-attention"),
+        ("cross_position_encoding", args.no_cross_attention, "with --no-cross-attention"),
         ("num_segments", args.segment_separator is None, "without --segment-separator"),
         ("urpe", not multiplies_weights, f"for {arch} ({described}), which adds no bias to the logits of single keys"),
         ("sinusoids", not adds_sinusoids, f"for {arch} without --input-positions sinusoidal"),
@@ -171,6 +183,42 @@ def check_arguments(args: Namespace) -> None:
     for key, reason in IMPOSSIBLE.items():
         if getattr(args, key, None):
             raise FlagError(f"{flag(key)} cannot be used: {reason}; leave it out.")
+
+
+def _check_places(args: Namespace, places: dict[str, tuple[Choice, ...]]) -> None:
+    """Refuses encodings that are not defined at their place, or are not as many as the layers.
+
+    Raises:
+        FlagError: the message names the flag and the fix.
+    """
+    if args.cross_position_encoding is not None and args.cross_attention_positions:
+        raise FlagError(
+            "--cross-attention-positions true and --cross-position-encoding contradict each other: leave one of them "
+            "out."
+        )
+    for place, choices in places.items():
+        typed, stack = flag(f"{place}_position_encoding"), "encoder" if place == "source" else "decoder"
+        layers = getattr(args, f"{stack}_layers")
+        if len(choices) not in (0, 1, layers):
+            raise FlagError(
+                f"{typed} names {len(choices)} encodings, but the {stack} has {layers} layers: name one for "
+                "all of them, or as many."
+            )
+        kinds = {choice.cls.facts.input_positions for choice in choices} - {"none"}
+        if len(kinds) > 1:
+            raise FlagError(f"{typed}: the embeddings get one kind of position, not {' and '.join(sorted(kinds))}.")
+        for choice in choices:
+            facts = choice.cls.facts
+            if place == "target" and facts.in_decoder is not None:
+                raise FlagError(
+                    f"{typed} {choice.name} has no causal form for a decoder; use {facts.in_decoder} instead."
+                )
+            if place == "cross" and not facts.supports_cross_attention:
+                typed = "--cross-attention-positions" if args.cross_attention_positions else typed
+                defined = ", ".join(name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention)
+                raise FlagError(
+                    f"{typed}: {choice.name} is not defined between source and target; use one of {defined}."
+                )
 
 
 def _check_augmentation(args: Namespace) -> None:
@@ -187,17 +235,21 @@ def _check_augmentation(args: Namespace) -> None:
             raise FlagError(f"{flag(name)} has no meaning without --position-augmentation {modes}: leave it out.")
     if mode is None:
         return
-    encodings = {side: find_encoding(encoding_of(args, side)) for side in SIDES}
     effect = augmentation.combined(
-        [augmentation.effect(mode, cls, input_positions_of(args, side)) for side, cls in encodings.items()]
+        [
+            augmentation.effect(mode, choice.cls, input_positions_of(args, side))
+            for side in SIDES
+            for choice in encodings_at(args, side)
+        ]
     )
     if effect != augmentation.WORKS:
         raise FlagError(
             f"--position-augmentation {mode} {effect} {arch_of(args)}: leave it out, or use an encoding or "
             "--input-positions that read such positions."
         )
-    if args.cross_attention_positions or (args.urpe and mode != "shift"):
-        other = "--cross-attention-positions" if args.cross_attention_positions else "--urpe"
+    if encodings_at(args, "cross") or (args.urpe and mode != "shift"):
+        cross = "--cross-attention-positions" if args.cross_attention_positions else "--cross-position-encoding"
+        other = cross if encodings_at(args, "cross") else "--urpe"
         raise FlagError(
             f"--position-augmentation {mode} cannot be used with {other}, which reads distances between tokens, "
             "not their positions: leave one of them out."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,29 +26,38 @@ from .attention.module import (
 from .augmentation.modes import Augmentation
 from .caches import Cache
 from .encodings import PositionEncoding
+from .encodings.contract.registry import Choice
 from .input_positions import replace_input_positions
 from .positions import CrossPositions, Positions, count_separators
 
 
 class LayerEncodings:
-    """Makes the encoding of each layer of a stack; layers may share the encoding or some of its parameters."""
+    """Makes the encoding of each layer of a stack; layers of one kind may share it or some of its parameters.
 
-    def __init__(self, make_encoding: Callable[[], PositionEncoding]) -> None:
-        self._make_encoding = make_encoding
-        self._first: PositionEncoding | None = None
+    Args:
+        kinds: the kind of each layer's encoding.
+        make: makes an encoding of a kind.
+    """
+
+    def __init__(self, kinds: Sequence[Choice], make: Callable[[Choice], PositionEncoding]) -> None:
+        self._kinds = iter(kinds)
+        self._make = make
+        self._first: dict[Choice, PositionEncoding] = {}
 
     def next(self) -> PositionEncoding:
         """The encoding of the next layer."""
-        if self._first is None:
-            self._first = self._make_encoding()
-            return self._first
-        shared = self._first.shared_by_layers
+        kind = next(self._kinds)
+        if kind not in self._first:
+            self._first[kind] = self._make(kind)
+            return self._first[kind]
+        first = self._first[kind]
+        shared = first.shared_by_layers
         if shared is True:
-            return self._first
-        encoding = self._make_encoding()
+            return first
+        encoding = self._make(kind)
         for name in shared or ():
-            setattr(encoding, name, getattr(self._first, name))
-        encoding.urpe = self._first.urpe  # as the authors of URPE do
+            setattr(encoding, name, getattr(first, name))
+        encoding.urpe = first.urpe  # as the authors of URPE do
         return encoding
 
 

@@ -19,33 +19,35 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from .arguments import (
+    SIDES,
     add_flags,
     arch_of,
     check_arguments,
     check_keys,
-    encoding_of,
+    encodings_at,
     input_positions_of,
     typed_options,
 )
 from .augmentation.choice import build_augmentation
 from .compat import COPIES
-from .encodings import PositionEncoding, build_encoding, find_encoding
+from .encodings import PositionEncoding, build_encoding
 from .encodings.contract.base import ADDED
 from .encodings.contract.gain import modules_with_scalars, present_scalars, scale_around
-from .encodings.contract.registry import add_gain, has_scalars, supports_urpe
+from .encodings.contract.registry import Choice, add_gain, has_scalars, supports_urpe
 from .errors import CheckpointError, FlagError
 from .input_positions import LearnedPositions
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, StackSettings, name_dropout_as_stock
 from .live import log_positions
 from .position_record import (
     POSITION_RECORD,
-    STACKS,
     canonical_record,
     describe_positions,
     encode_record,
+    longest_at,
+    module_record,
     parse_record,
     related_encodings,
-    stack_record,
+    stack_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -150,11 +152,10 @@ class PositionTransformer(TransformerModel):
 
     def _with_own_gain(self, state_dict: dict[str, Tensor], trained_with: dict[str, Any]) -> dict[str, Tensor]:
         """``state_dict`` with learned scalars rescaled from the checkpoint's --bias-gain to this model's."""
-        gains = {stack: stack_record(trained_with, stack) for stack in STACKS.values()}
         changed = dict(state_dict)
         for place, module in modules_with_scalars(self):
             recorded_as = "input_gain" if isinstance(module, LearnedPositions) else "bias_gain"
-            ratio = gains[place.split(".")[0]].get(recorded_as, 1.0) / module.bias_gain
+            ratio = module_record(trained_with, place).get(recorded_as, 1.0) / module.bias_gain
             for name in present_scalars(module):
                 key = f"{place}.{name}"
                 if key in state_dict:
@@ -171,16 +172,14 @@ class PositionTransformer(TransformerModel):
         added with their initial values, the checkpoint's others are removed.
         """
         records = trained_with, parse_record(own[POSITION_RECORD])
-        related = {
-            stack: related_encodings(*(stack_record(record, stack) for record in records)) for stack in STACKS.values()
-        }
 
         def positional(name: str) -> bool:
             return ".position_encoding." in name or ".embed_positions." in name
 
         def means_the_same(name: str) -> bool:
-            _, in_encoding, parameter = name.partition(".position_encoding.")
-            return not in_encoding or parameter.startswith(ADDED) or related[name.split(".")[0]]
+            module, in_encoding, parameter = name.partition(".position_encoding.")
+            related = related_encodings(*(module_record(record, module) for record in records))
+            return not in_encoding or parameter.startswith(ADDED) or related
 
         fresh = {
             name: tensor
@@ -202,19 +201,20 @@ def _with_input_positions(cfg: Any, side: str) -> Any:
 
 def _settings(cfg: Any, side: str, dictionary: Any) -> StackSettings:
     """The settings of a stack."""
-    longest = getattr(cfg, f"max_{side}_positions")
-    encoding = find_encoding(encoding_of(cfg, side))
-    cross_attention = None
-    if side == "target" and cfg.cross_attention_positions:
-        cross_attention = _layer_encodings(cfg, side, max(cfg.max_source_positions, longest), bidirectional=True)
+    place_encodings = {place: _layer_encodings(cfg, place) for place in (side, "cross") if encodings_at(cfg, place)}
     return StackSettings(
-        _layer_encodings(cfg, side, longest, bidirectional=side == "source"),
-        cross_attention,
+        place_encodings[side],
+        place_encodings.get("cross") if side == "target" else None,
         fuses_cross_attention=_fuses_cross_attention(cfg),
         separator=_separator(cfg, dictionary, side),
         recomputed=cfg.checkpoint_activations,
         backend=cfg.attention_backend or "auto",
-        augmentation=build_augmentation(cfg, encoding, input_positions_of(cfg, side), longest),
+        augmentation=build_augmentation(
+            cfg,
+            [choice.cls for choice in encodings_at(cfg, side)],
+            input_positions_of(cfg, side),
+            getattr(cfg, f"max_{side}_positions"),
+        ),
     )
 
 
@@ -225,30 +225,33 @@ def _fuses_cross_attention(cfg: Any) -> bool:
     """
     if cfg.attention_backend not in (None, "auto"):
         return bool(cfg.attention_backend != "eager")
-    encodings = [find_encoding(encoding_of(cfg, side)) for side in ("source", "target")]
-    return cfg.segment_separator is not None or any(encoding.hooks for encoding in encodings)
+    return cfg.segment_separator is not None or any(
+        choice.cls.hooks for side in SIDES for choice in encodings_at(cfg, side)
+    )
 
 
-def _layer_encodings(cfg: Any, side: str, max_positions: int, bidirectional: bool) -> LayerEncodings:
-    """The encodings for the layers of a stack."""
-    name, stack = encoding_of(cfg, side), cfg.encoder if side == "source" else cfg.decoder
-    by_place = {"max_positions": max_positions, "bidirectional": bidirectional}
-    options = {option: value for option, value in by_place.items() if option in find_encoding(name).options}
-    head_dim = stack.embed_dim // stack.attention_heads
-    return LayerEncodings(partial(_make_encoding, cfg, name, stack.attention_heads, head_dim, **options))
+def _layer_encodings(cfg: Any, place: str) -> LayerEncodings:
+    """The encodings for the layers of a place."""
+    choices, stack = encodings_at(cfg, place), cfg.encoder if stack_of(place) == "encoder" else cfg.decoder
+    layers = choices * (stack.layers if len(choices) == 1 else 1)
+    return LayerEncodings(layers, partial(_make_encoding, cfg, place, stack))
 
 
-def _make_encoding(cfg: Any, name: str, num_heads: int, head_dim: int, **by_place: Any) -> PositionEncoding:
+def _make_encoding(cfg: Any, place: str, stack: Any, choice: Choice) -> PositionEncoding:
     """Builds an encoding for one layer.
 
     Raises:
         FlagError: it needs segments, but there is no separator.
     """
+    name, cls = choice.name, choice.cls
+    by_place = {"max_positions": longest_at(cfg, place), "bidirectional": place != "target"}
+    options = {option: value for option, value in by_place.items() if option in cls.options}
+    options |= typed_options(cfg, choice, place)
     num_segments = None if cfg.segment_separator is None else cfg.num_segments
     # --urpe and --bias-gain may be meant for the other stack only.
-    urpe = bool(cfg.urpe) and supports_urpe(find_encoding(name))
-    options = by_place | typed_options(cfg, name)
-    encoding = build_encoding(name, num_heads, head_dim, num_segments, urpe=urpe, **options)
+    urpe = bool(cfg.urpe) and supports_urpe(cls)
+    heads = stack.attention_heads
+    encoding = build_encoding(name, heads, stack.embed_dim // heads, num_segments, urpe=urpe, **options)
     if encoding.needs_segments and num_segments is None:
         raise FlagError(f"{name} with these flags needs segments: set --segment-separator to the token that ends one.")
     if cfg.bias_gain is not None and has_scalars(encoding):

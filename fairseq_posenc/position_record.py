@@ -14,54 +14,74 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .arguments import SIDES, encoding_of, input_positions_of, typed_options
+from .arguments import SIDES, encodings_at, input_positions_of, typed_options
 from .encodings import ENCODINGS, build_encoding
 from .encodings.contract.gain import resolve_gain
 from .encodings.contract.options import DEFAULT_NUM_SEGMENTS, flags_of
-from .encodings.contract.registry import default_options, has_scalars, supports_urpe
+from .encodings.contract.registry import Choice, default_options, has_scalars, supports_urpe
 from .errors import CheckpointError
 
 #: fairseq's moving average of parameters (--store-ema) skips tensors with "version" in their name
 POSITION_RECORD = "position_version"
 DEFAULT_SINUSOIDS = "fairseq"
-STACKS = {"source": "encoder", "target": "decoder"}
 
 
 def describe_positions(args: Any) -> dict[str, Any]:
     """The encodings, options and input positions of a model, without values at their defaults."""
     source, target = (_describe_side(args, side) for side in SIDES)
     description = source if source == target else {**source, "target": target}
-    if args.cross_attention_positions:
-        description["cross_attention_positions"] = True
+    if cross := _describe_place(args, "cross"):
+        same = encodings_at(args, "cross") == encodings_at(args, "target")
+        description |= {"cross_attention_positions": True} if same else {"cross": cross}
     if args.segment_separator is not None:
         description |= {"segment_separator": args.segment_separator, "num_segments": args.num_segments}
     return without_defaults(description)
 
 
 def _describe_side(args: Any, side: str) -> dict[str, Any]:
-    name = encoding_of(args, side)
-    typed, flags = typed_options(args, name), flags_of(ENCODINGS[name].options)
-    described: dict[str, Any] = {"encoding": name, "input_positions": input_positions_of(args, side)}
-    described |= {option: value for option, value in typed.items() if option in flags}
-    longest = getattr(args, f"max_{side}_positions", None)
-    if longest is not None and "max_positions" in ENCODINGS[name].options:
-        described["max_positions"] = longest
-    width, heads = (getattr(args, f"{STACKS[side]}_{of}") for of in ("embed_dim", "attention_heads"))
-    if args.urpe and supports_urpe(ENCODINGS[name]):
-        described["urpe"] = True
-    if _learns_scalars(args, name, heads, width // heads) or args.segment_separator is not None or "urpe" in described:
-        described["bias_gain"] = resolve_gain(args.bias_gain, width // heads)
-    if described["input_positions"] == "sinusoidal":
+    """The encodings of a stack, and its input positions."""
+    kind = input_positions_of(args, side)
+    described = {**_describe_place(args, side), "input_positions": kind}
+    if kind == "sinusoidal":
         described["sinusoids"] = args.sinusoids or DEFAULT_SINUSOIDS
-    if described["input_positions"] == "learned":
-        described["input_gain"] = resolve_gain(args.bias_gain, width)
+    if kind == "learned":
+        described["input_gain"] = resolve_gain(args.bias_gain, getattr(args, f"{stack_of(side)}_embed_dim"))
     return described
 
 
-def _learns_scalars(args: Any, name: str, heads: int, width: int) -> bool:
-    """Whether the encoding has learned scalars with these options."""
+def _describe_place(args: Any, place: str) -> dict[str, Any]:
+    """The encoding of all layers of a place, or those of its ``layers``; nothing for a place without positions."""
+    layers = [_describe_choice(args, choice, place) for choice in encodings_at(args, place)]
+    return layers[0] if len(layers) == 1 else {"layers": layers} if layers else {}
+
+
+def _describe_choice(args: Any, choice: Choice, place: str) -> dict[str, Any]:
+    typed, flags = typed_options(args, choice, place), flags_of(choice.cls.options)
+    described: dict[str, Any] = {"encoding": choice.name}
+    described |= {option: value for option, value in typed.items() if option in flags}
+    longest = longest_at(args, place)
+    if longest is not None and "max_positions" in choice.cls.options:
+        described["max_positions"] = longest
+    width, heads = (getattr(args, f"{stack_of(place)}_{size}") for size in ("embed_dim", "attention_heads"))
+    if args.urpe and supports_urpe(choice.cls):
+        described["urpe"] = True
     with torch.device("meta"):  # draws no random numbers
-        return has_scalars(build_encoding(name, heads, width, **typed_options(args, name)))
+        learns_scalars = has_scalars(build_encoding(choice.name, heads, width // heads, **typed))
+    if learns_scalars or args.segment_separator is not None or "urpe" in described:
+        described["bias_gain"] = resolve_gain(args.bias_gain, width // heads)
+    return described
+
+
+def stack_of(place: str) -> str:
+    """The stack whose layers have this place."""
+    return "encoder" if place == "source" else "decoder"
+
+
+def longest_at(args: Any, place: str) -> int | None:
+    """The most positions that a sentence at this place can have; None if the arguments do not say it."""
+    sides = SIDES if place == "cross" else (place,)
+    lengths = [getattr(args, f"max_{side}_positions", None) for side in sides]
+    return max((length for length in lengths if length is not None), default=None)
 
 
 def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,11 +89,16 @@ def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:
     cls = ENCODINGS.get(description.get("encoding", ""))
     defaults: dict[str, Any] = {"num_segments": DEFAULT_NUM_SEGMENTS, "bias_gain": 1, "input_gain": 1}
     defaults["sinusoids"] = DEFAULT_SINUSOIDS
+    if "layers" in description:
+        defaults["input_positions"] = "none"
     if cls is not None:
         defaults |= {"input_positions": cls.facts.input_positions, **default_options(cls)}
     stated = {key: value for key, value in description.items() if key not in defaults or value != defaults[key]}
-    if isinstance(stated.get("target"), dict):
-        stated["target"] = without_defaults(stated["target"])
+    for nested in ("target", "cross"):
+        if isinstance(stated.get(nested), dict):
+            stated[nested] = without_defaults(stated[nested])
+    if "layers" in stated:
+        stated["layers"] = [without_defaults(layer) for layer in stated["layers"]]
     return stated
 
 
@@ -105,9 +130,14 @@ def canonical_record(record: Tensor) -> str:
     return json.dumps(without_defaults(parse_record(record)), sort_keys=True)
 
 
-def stack_record(record: dict[str, Any], stack: str) -> dict[str, Any]:
-    """What a record says about the encoder or the decoder."""
+def module_record(record: dict[str, Any], module: str) -> dict[str, Any]:
+    """What a record says about a module of the model, by its name: an encoding, or a stack's input positions."""
+    stack, *inside = module.split(".")
     described: dict[str, Any] = record if stack == "encoder" else record.get("target", record)
+    if "encoder_attn" in inside and not record.get("cross_attention_positions"):
+        described = record.get("cross", {})
+    if "layers" in inside and "layers" in described:
+        described = described["layers"][int(inside[inside.index("layers") + 1])]
     return described
 
 

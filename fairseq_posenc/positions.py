@@ -47,6 +47,11 @@ def count_separators(tokens: Tensor, separator: int) -> Tensor:
     return separators.cumsum(dim=1) - separators
 
 
+def by_pair(index: Tensor) -> Tensor:
+    """An index of pairs, (T, S) or (B, T, S), as (1, 1, T, S) or (B, 1, T, S)."""
+    return index[None, None] if index.dim() == 2 else index[:, None]
+
+
 def look_up(table: Tensor, index: Tensor) -> Tensor:
     """Gathers from a table (H, rows): (H, T, S) for an index (T, S), (B, H, T, S) for an index (B, T, S)."""
     entries = table.index_select(1, index.flatten()).view(-1, *index.shape)
@@ -60,7 +65,7 @@ class Clipped(NamedTuple):
     rows: slice
     #: into these rows, of the shape of ``distances``
     indices: Tensor
-    #: the keys, from and to, outside of which the distances of every query are clipped (not in cross-attention)
+    #: the keys, from and to, outside of which the distances of every query are clipped; all keys in cross-attention
     band: tuple[int, int]
     #: key of row 0 for the first query; of each next query it is one further. None if rows are no single distances
     start: int | None = None
@@ -242,10 +247,12 @@ class Positions:
         def find() -> Clipped:
             lowest, end = self._span_ends
             low, high = max(-left, lowest), min(right, end - 1)
+            rows, indices = slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
+            if self.is_cross_attention:
+                return Clipped(rows, indices, (0, self.keys))
             start = min(max(self.first - left + 1, 0), self.keys)
             band = start, min(max(self.first + self.queries - 1 + right, start), self.keys)
-            rows, indices = slice(left + low, left + high + 1), self.distances.clamp(low, high) - low
-            return Clipped(rows, indices, band, None if self.is_cross_attention else self.first + low)
+            return Clipped(rows, indices, band, self.first + low)
 
         return self.cache.get(("clipped", left, right), find)
 

@@ -240,6 +240,21 @@ def pope(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pa
     return total / math.sqrt(len(q)), v
 
 
+@reference_for("sinusoidal_qk", "learned_qk")
+def query_key_vectors(encoding: Any, head: int, i: int, j: int, q: Any, k: Any, v: Any) -> Pair:
+    def projected(projection: Any, t: int) -> np.ndarray:
+        width = projection.weight.size(1)
+        if encoding.name == "learned_qk":
+            p = numpy(encoding.position_vectors)[t]
+        else:
+            angles = [t / 10000 ** (m / (width // 2 - 1)) for m in range(width // 2)]
+            p = np.array([math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles])
+        return (numpy(projection.weight) @ p).reshape(encoding.num_heads, -1)[head]
+
+    query, key = encoding.content_projections
+    return content(q + projected(query, i), k + projected(key, j)), v
+
+
 def tupe_vector(encoding: Any, projection: Any, head: int, row_: int) -> np.ndarray:
     """The head's part of a position vector after LayerNorm and projection."""
     p = numpy(encoding.position_vectors)[row_]

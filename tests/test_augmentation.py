@@ -201,9 +201,9 @@ def test_an_encoding_reads_what_it_declares(name, options):
     places, expected, reads = usual.key_positions, output(None), encoding.facts.reads
     torch.testing.assert_close(output(usual.moved(places, 7)), expected, **EXACT)  # the usual positions, given
     shifted, spread = (output(usual.moved(moved, 30)) for moved in (places + 5, 2 * places))
-    assert torch.allclose(shifted, expected) == (reads != "integers")
-    assert torch.allclose(spread, expected) == (reads not in ("integers", "reals"))
-    if reads == "reals":
+    assert torch.allclose(shifted, expected) == (reads not in ("integers", "reals"))
+    assert torch.allclose(spread, expected) == (reads not in ("integers", "reals", "differences"))
+    if reads in ("reals", "differences"):
         assert not torch.allclose(output(usual.moved(1.03 * places, 30)), expected)
 
 

@@ -47,9 +47,11 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "forget": ({"bidirectional": False},),
     "gated_t5": ({**FEW_BUCKETS, **GAINED}, {"bidirectional": False}),
     "huang1": ({"max_positions": 20, **GAINED},),
+    "learned_qk": ({"max_positions": 20},),
     "linformer": ({"projection_length": 2, "max_positions": 20}, {"projection_length": 40}),
     "relative_key": ({"left_clip": 0}, {"left_clip": 2, "right_clip": 0, "position_sharing": "none"}),
     "rotary": (
+        {"cross_start": "after-source"},
         {"rotary_layout": "half", "rotary_fraction": 0.5},
         {"rotary_base": 100.0, "rotary_linear_scale": 1.5},
         {"rotary_ntk_scale": 4.0},
@@ -140,6 +142,10 @@ IN_MODELS = _parameters(
             if cls.facts.supports_cross_attention
         ),
         ("diet_abs", {"cross_attention_positions": True, "position_sharing": "none"}),
+        ("shaw", {"cross_position_encoding": "learned_qk", "clipping_distance": 2}),
+        ("rotary", {"cross_position_encoding": "rotary:cross_start=after-source"}),
+        ("t5", {"cross_position_encoding": "shaw:clipping_distance=2,sinusoidal_qk", "segment_separator": "w3"}),
+        ("nopos", {"source_position_encoding": "shaw,nopos", "target_position_encoding": "t5,t5:num_buckets=8"}),
         ("shaw", {"target_position_encoding": "diet_abs", "cross_attention_positions": True, "clipping_distance": 2}),
         ("sinusoidal", {"target_position_encoding": "shaw", "segment_separator": "w3"}),
         ("tupe_rel", {"source_position_encoding": "linformer", "input_positions": "sinusoidal"}),

@@ -20,16 +20,17 @@ Rows = tuple[list[str], list[list[str]]]
 
 
 def results(name: str) -> list[Result]:
-    """The results of a measurement."""
-    rows = json.loads((BENCHMARKS / f"{name}.json").read_text(encoding="utf-8"))["results"]
-    return [Result(**{field.name: row[field.name] for field in fields(Result)}) for row in rows]
+    """The results of a measurement, and of those of encodings that came later (NAME-later.json)."""
+    files = [path for path in (BENCHMARKS / f"{name}.json", BENCHMARKS / f"{name}-later.json") if path.is_file()]
+    measured = [one for path in files for one in json.loads(path.read_text(encoding="utf-8"))["results"]]
+    return [Result(**{field.name: one[field.name] for field in fields(Result)}) for one in measured]
 
 
 def speed() -> Rows:
     """Each encoding's ratio to stock fairseq, with quartiles over the rounds, and its number of operations."""
     columns = [{result.encoding: result.ratio() for result in results(name)} for name in SPEED.values()]
     columns.append({result.encoding: result.median() for result in results("operations")})
-    rows = [[f"`{name}`", *(column[name] for column in columns)] for name in ENCODINGS]
+    rows = [[f"`{name}`", *(column.get(name, "not measured") for column in columns)] for name in ENCODINGS]
     return ["encoding", *SPEED, "operations"], [["stock", *"1" * len(SPEED), columns[-1][STOCK]], *rows]
 
 

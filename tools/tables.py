@@ -434,9 +434,39 @@ def options() -> dict[str, str]:
     rows = [[", ".join(names), *effects] for effects, names in alike.items()]
     shape = read(DATA / "shape.csv")
     return {
+        "places": places(),
         "shape": table(list(shape[0]), [list(row.values()) for row in shape]),
         "augmentation": table(["encodings", *(f"`{mode}`" for mode in MODES)], rows),
     }
+
+
+#: why an encoding that is not in this list of reasons is defined between source and target, or is not
+UNDEFINED_BETWEEN = {
+    ("nopos", "sinusoidal", "learned"): "no: has nothing inside attention; `sinusoidal_qk` and `learned_qk` have",
+    ("linformer", "diet_abs_lin"): "no: attends to mixtures of words, in the encoder only",
+    ("huang1", "huang2", "huang3"): "no: multiplies q kᵀ by the distance, which no paper does between two sentences",
+    (
+        "huang4",
+        "deberta",
+        "transformer_xl",
+        "xlnet",
+    ): "no: `shaw` stands for vectors by distance there",
+    ("pope",): "no: `rotary` stands for rotations there",
+    ("forget",): "no: sums what is forgotten from one word of a sentence to another",
+}
+
+
+def places() -> str:
+    """For each encoding, at which places it is defined, or why not."""
+    reasons = {name: reason for names, reason in UNDEFINED_BETWEEN.items() for name in names}
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, cls in ENCODINGS.items():
+        replacement = cls.facts.in_decoder
+        decoder = f"no: has no causal form; `{replacement}` replaces it" if replacement else "yes"
+        between = "yes" if cls.facts.supports_cross_attention else reasons[name]
+        alike.setdefault(("yes", decoder, between), []).append(f"`{name}`")
+    rows = [[", ".join(names), *defined] for defined, names in alike.items()]
+    return table(["encodings", "encoder", "decoder", "between source and target"], rows)
 
 
 def contrast() -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch.nn.functional as F
@@ -171,20 +171,30 @@ class PositionCrossAttention(PositionAttention):
         dropout: float,
         incremental_state: IncrementalState | None,
     ) -> AttentionInputs:
-        """Projects queries, and keys and values of the source, in incremental decoding in the first step only."""
+        """Projects queries, and keys and values of the source; in incremental decoding, the last two once.
+
+        The cache holds them after the encoding's ``transform``, which later steps call without new keys.
+        """
         positions = _required_positions().cross
         assert positions is not None, "the decoder has been given a source"
+        assert key is not None, "fairseq passes the source in every step"
         q = split_heads(self.q_proj(query), self.num_heads)
         saved = {} if incremental_state is None else self._get_input_buffer(incremental_state)
-        k, v = saved.get("prev_key"), saved.get("prev_value")
-        if k is None or v is None:
-            assert key is not None, "fairseq passes the source in the first step"
+        cached_k, cached_v = saved.get("prev_key"), saved.get("prev_value")
+        if cached_k is None or cached_v is None:
             k, v = (split_heads(project(key), self.num_heads) for project in (self.k_proj, self.v_proj))
-            if incremental_state is not None:
-                self._set_input_buffer(incremental_state, {"prev_key": k, "prev_value": v})
-        return AttentionInputs.from_projected(
-            self.position_encoding, q, k, v, positions, attn_mask, dropout, layer_input=None, projections=None
+        else:
+            k, v = cached_k[:, :, :0], cached_v[:, :, :0]  # no new keys
+        inputs = AttentionInputs.from_projected(
+            *(self.position_encoding, q, k, v, positions, attn_mask, dropout),
+            layer_input=key.transpose(0, 1),
+            projections=(self.q_proj, self.k_proj),
         )
+        if cached_k is not None and cached_v is not None:
+            return replace(inputs, k=cached_k, v=cached_v)
+        if incremental_state is not None:
+            self._set_input_buffer(incremental_state, {"prev_key": inputs.k, "prev_value": inputs.v})
+        return inputs
 
 
 class FusedCrossAttention(MultiheadAttention):

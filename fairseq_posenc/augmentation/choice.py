@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..encodings import PositionEncoding
@@ -55,7 +55,7 @@ def effect(mode: str, encoding: type[PositionEncoding], input_positions: str) ->
     if not at_input and encoding.facts.reads == "nothing":
         return NO_EFFECT
     if mode == "shift":
-        return WORKS if at_input or encoding.facts.reads == "integers" else NO_EFFECT
+        return WORKS if at_input or encoding.facts.reads in ("integers", "reals") else NO_EFFECT
     if encoding.facts.reads == "distances":
         return UNDEFINED
     if mode == "cape" and (encoding.facts.reads == "integers" or input_positions == "learned"):
@@ -70,7 +70,9 @@ def combined(effects: Collection[str]) -> str:
     return WORKS if WORKS in effects else NO_EFFECT
 
 
-def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positions: str, longest: int) -> Augmentation:
+def build_augmentation(
+    cfg: Any, encodings: Sequence[type[PositionEncoding]], input_positions: str, longest: int
+) -> Augmentation:
     """Builds the augmentation of a stack.
 
     Args:
@@ -80,11 +82,12 @@ def build_augmentation(cfg: Any, encoding: type[PositionEncoding], input_positio
         FlagError: the range of ``random`` is longer than a table.
     """
     mode = cfg.position_augmentation
-    if mode is None or effect(mode, encoding, input_positions) == NO_EFFECT:
+    if mode is None or combined([effect(mode, encoding, input_positions) for encoding in encodings]) == NO_EFFECT:
         return Augmentation()
     given = {name: getattr(cfg, name) for name in DEFAULTS[mode] if getattr(cfg, name) is not None}
     values = DEFAULTS[mode] | given
-    table = longest if encoding.facts.reads == "integers" or input_positions == "learned" else None
+    reads_integers = any(encoding.facts.reads == "integers" for encoding in encodings)
+    table = longest if reads_integers or input_positions == "learned" else None
     if mode == "cape":
         return Cape(values["cape_global_shift"], values["cape_local_shift"], values["cape_scale"])
     most = values["position_augmentation_max"]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from ..precision import at_least_single
+from .contract.base import Facts
 from .contract.options import BIDIRECTIONAL, option
 from .contract.registry import register_encoding
 from .shared.distance import DistanceBias
@@ -31,6 +32,7 @@ class ALiBi(DistanceBias):
     layers share them. Distances are unlimited. Extra time and memory: O(H T S), independent of batch and head_dim.
     """
 
+    facts = Facts(supports_cross_attention=True)
     alibi_slopes: str = option(
         "fixed",
         str,

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..positions import Positions, look_up
-from .contract.base import ADDED, PositionEncoding
+from ..positions import Positions, by_pair, look_up
+from .contract.base import ADDED, Facts, PositionEncoding
 from .contract.options import BIDIRECTIONAL, POSITION_SHARING, option, positive
 from .contract.registry import register_encoding
 from .shared.distance import cached_for_layers
@@ -35,6 +35,7 @@ class FIRE(PositionEncoding):
     sentences together unless they are padded on the left.
     """
 
+    facts = Facts(supports_cross_attention=True)
     fire_threshold: float = option(
         512.0,
         positive,
@@ -64,7 +65,11 @@ class FIRE(PositionEncoding):
         """The bias in an encoder, (B or 1, H, T, S): f is computed for each distance and length only."""
         distances, is_later = positions.cache.get(("fire", self.rate.dtype), lambda: self._distances(positions.span))
         by_distance = self._f(distances, is_later, positions.lengths).transpose(1, 2)  # (B or 1, H, distances)
-        return look_up(by_distance.flatten(0, 1), positions.span_index).unflatten(0, by_distance.shape[:2])
+        if positions.span_index.dim() == 2:
+            return look_up(by_distance.flatten(0, 1), positions.span_index).unflatten(0, by_distance.shape[:2])
+        index = by_pair(positions.span_index)
+        pairs = len(index), by_distance.size(1), positions.queries
+        return by_distance[:, :, None].expand(*pairs, -1).gather(-1, index.expand(*pairs, -1))
 
     def _of_queries(self, positions: Positions) -> Tensor:
         """The bias in a decoder, (B or 1, H, T, S)."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..positions import Positions
 from ..precision import at_least_single
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding
 from .contract.options import POSITION_SHARING, option
 from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
@@ -38,6 +38,7 @@ class KerpleLog(DistanceBias):
     time and memory: O(H T S).
     """
 
+    facts = Facts(supports_cross_attention=True)
     position_sharing: str = option("none", POSITION_SHARING)
     scalars = {"magnitude": 0.0, "rate": 0.0}
 
@@ -66,6 +67,7 @@ class KerplePower(DistanceBias):
     Extra time and memory: O(H T S), once for all layers.
     """
 
+    facts = Facts(supports_cross_attention=True)
     position_sharing: str = option("layer", POSITION_SHARING)
     scalars = {"magnitude": 0.0, "exponent": 0.0}
 

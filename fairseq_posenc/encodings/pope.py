@@ -36,7 +36,7 @@ class Pope(PositionEncoding):
     q k^T of width 2d; memory O(B H (T + S) d).
     """
 
-    facts = Facts(reads="reals")
+    facts = Facts(reads="differences")
 
     def __init__(self, num_heads: int, head_dim: int) -> None:
         super().__init__(num_heads, head_dim)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
-from .contract.base import PositionEncoding
+from .contract.base import Facts, PositionEncoding
 from .contract.options import POSITION_SHARING, option, whole
 from .contract.registry import register_encoding
 from .shared.tables import clipped_score_mod, logits_of_queries, per_head, table_heads
@@ -26,6 +26,7 @@ class RelativeKey(PositionEncoding):
     row t is distance t - L. Extra time O(B H T min(L + R, S) d), memory O(B H T min(L + R, S)).
     """
 
+    facts = Facts(supports_cross_attention=True)
     left_clip: int = option(64, whole(0), "distances to the left beyond L are clipped to L")
     right_clip: int = option(8, whole(0), "distances to the right beyond R are clipped to R")
     position_sharing: str = option("head", POSITION_SHARING)

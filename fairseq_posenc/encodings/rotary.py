@@ -42,10 +42,14 @@ class Rotary(PositionEncoding):
     https://arxiv.org/abs/2306.15595); ``rotary_ntk_scale`` s multiplies the base by s^(r / (r - 2)), which leaves the
     fastest pair as it is and divides the slowest angle by s (bloc97's "NTK-aware" scaling).
 
+    Between source and target, i is a position in the target and j one in the source, both from 0; or, with
+    ``cross_start`` "after-source", i counts on from the end of the source, as in RedLLM (Zhang et al. 2025,
+    https://arxiv.org/abs/2510.26622), whose decoder reads source and target as one sequence.
+
     No parameters. Distances are unlimited. Extra time: O(B H (T + S) d), memory the same.
     """
 
-    facts = Facts(reads="reals")
+    facts = Facts(reads="differences", supports_cross_attention=True)
     rotary_layout: str = option(
         "interleaved",
         str,
@@ -61,6 +65,14 @@ class Rotary(PositionEncoding):
         parse_bool,
         "xPos: in the decoder, products of queries and keys shrink with the distance; true or false (the default)",
         in_decoder_only=True,
+    )
+    cross_start: str = option(
+        "zero",
+        str,
+        "where the target's positions begin between source and target: at 0 as in self-attention (zero), or after the "
+        "source's last position (after-source)",
+        ("zero", "after-source"),
+        in_cross_attention_only=True,
     )
     rotary_linear_scale: float = option(1.0, finite(1), "divides positions at test time", is_flag=False, at_test=True)
     rotary_ntk_scale: float = option(
@@ -103,7 +115,12 @@ class Rotary(PositionEncoding):
         def find(direction: int) -> tuple[Tensor, Tensor]:
             key = ("rotary", self.rotary_dim, self.scaled_base, self.rotary_linear_scale, direction, origin, precise)
             return at_positions(
-                positions, k.size(2), key, lambda places: self._factors(places, direction, origin, precise), q.device
+                positions,
+                k.size(2),
+                key,
+                lambda places: self._factors(places, direction, origin, precise),
+                q.device,
+                positions.lengths if self.cross_start == "after-source" else 0,
             )
 
         query_rotations, key_rotations = find(1 if self.decays else 0)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from ..kernels.flex import ScoreMod
 from ..positions import Positions
+from .contract.base import Facts
 from .contract.options import CLIPPING_DISTANCE, option, parse_bool
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
@@ -31,6 +32,7 @@ class Shaw(ClippedEncoding):
     share them (``head``).
     """
 
+    facts = Facts(supports_cross_attention=True)
     clipping_distance: int = option(16, CLIPPING_DISTANCE)
     has_keys: bool = option(True, parse_bool, "relative vectors on the keys, true or false", name="relative_keys")
     has_values: bool = option(True, parse_bool, "relative vectors on the values, true or false", name="relative_values")

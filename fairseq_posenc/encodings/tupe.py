@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,6 +34,7 @@ class TupeAbs(PairBias):
     left padding.
     """
 
+    facts = replace(PairBias.facts, supports_cross_attention=True)
     untie_first_token: bool = option(
         False, parse_bool, "learn separate biases from and to the first token (TUPE's [CLS]), true or false"
     )

@@ -64,7 +64,7 @@ def check(model: Any) -> None:
         "--position-augmentation random": any(stack.settings.augmentation.at_evaluation for stack in stacks),
         "--adaptive-softmax-cutoff": model.decoder.adaptive_softmax is not None,
         "--no-cross-attention": None in cross,
-        "--cross-attention-positions": any(isinstance(attention, PositionCrossAttention) for attention in cross),
+        "positions between source and target": any(isinstance(module, PositionCrossAttention) for module in cross),
     }
     for what, present in unsupported.items():
         if present:
@@ -103,6 +103,9 @@ def _stack(kind: Any, stack: Any, set_layer: Callable[[Any, Any], None], **optio
     """
     in_decoder, at_input = kind is transformer_spec.TransformerDecoderSpec, stack.embed_positions is not None
     exported = [export_encoding(layer.self_attn.position_encoding, in_decoder, at_input) for layer in stack.layers]
+    if any(encoding.options != exported[0].options for encoding in exported):
+        names = ",".join(layer.self_attn.position_encoding.name for layer in stack.layers)
+        raise refusal(f"layers with different encodings ({names})", "train with one encoding for all layers of a stack")
     specification = kind(
         len(stack.layers),
         stack.layers[0].self_attn.num_heads,

@@ -164,8 +164,9 @@ class Experiment(ExperimentDirectory):
         from fairseq_posenc.encodings import ENCODINGS
 
         run, recipe, flags = self.run, self.run.recipe, self.train_flags
-        names = {self.encoding, *(flags.get(f"{side}-position-encoding") for side in ("source", "target"))}
-        names |= {ENCODINGS[name].facts.in_decoder for name in names if name in ENCODINGS}
+        typed = [flags.get(f"{place}-position-encoding") or "" for place in ("source", "target", "cross")]
+        names = {self.encoding, *(layer.partition(":")[0] for text in typed for layer in text.split(","))}
+        names |= {ENCODINGS[name].facts.in_decoder or "" for name in names if name in ENCODINGS}
         # Whether validation affects the learning rate or the end of the training.
         validated = "patience" in flags or flags.get("lr-scheduler") == "reduce_lr_on_plateau"
         prepare = prepared.changed_settings(run)
@@ -181,9 +182,9 @@ class Experiment(ExperimentDirectory):
         corpus = recipe.corpus
         parts = {
             "computation": fairseq_posenc.COMPUTATION,
-            # fairseq's parser refuses encodings that do not exist.
+            # Encodings that do not exist are refused when the model is built.
             "initial_values": {
-                name: ENCODINGS[name].facts.initial_values for name in sorted(filter(None, names)) if name in ENCODINGS
+                name: ENCODINGS[name].facts.initial_values for name in sorted(names) if name in ENCODINGS
             },
             "architecture": self.arch,
             "training": normalized({name: value for name, value in training.items() if name not in FILES}),

@@ -9,7 +9,7 @@ import torch
 
 from fairseq_posenc import attend, build_encoding
 from fairseq_posenc.caches import Cache
-from fairseq_posenc.encodings import ENCODINGS, Facts, PositionEncoding, register_encoding
+from fairseq_posenc.encodings import ENCODINGS, PositionEncoding, register_encoding
 from fairseq_posenc.encodings.contract.options import option
 from fairseq_posenc.positions import CrossPositions, Positions, count_separators
 from tests.references import REFERENCES, naive_attention
@@ -177,19 +177,28 @@ def test_a_separator_belongs_to_the_segment_that_it_ends():
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [*((name, {}) for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention), ("t5", {"urpe": True})],
+    [
+        *((name, {}) for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention),
+        ("t5", {"urpe": True}),
+        ("rotary", {"cross_start": "after-source"}),
+        ("alibi", {"alibi_slopes": "two-sided"}),
+        ("shaw", {"clipping_distance": 2}),
+        ("fire", {"fire_threshold": 3.0}),
+    ],
 )
 def test_cross_attention_equals_the_naive_reference(name, options, left):
     """The distance is the source position minus the target position, without padding, in a full pass and in
     incremental decoding.
     """
     encoding, (q, k, v) = make_encoding(name, {"num_segments": 3, **options}), make_qkv(BATCH, 9, LENGTH)
-    source_mask = padding_mask([9, 5, 3], left)
+    lengths = [9, 5, 3]
+    source_mask = padding_mask(lengths, left)
     source_segments, target_segments = (torch.randint(3, (BATCH, length)) for length in (9, LENGTH))
+    starts = torch.tensor(lengths if "cross_start" in options else [0, 0, 0])[:, None]
     expected, _ = naive_attention(
         *(encoding, q, k, v, source_mask),
         segments=source_segments,
-        query_positions=torch.arange(LENGTH).expand(BATCH, -1),
+        query_positions=starts + torch.arange(LENGTH),
         query_segments=target_segments,
     )
     target = Positions(LENGTH, LENGTH, RIGHT, segments=target_segments)
@@ -308,8 +317,8 @@ def test_inputs_that_do_not_fit_are_refused():
             attend(q[:, :, -1:], k, v, encoding, positions=whole)
         with pytest.raises(ValueError, match="key_padding_mask is not the padding mask of the positions"):
             attend(q, k, v, encoding, LEFT, positions=whole)
-    with pytest.raises(ValueError, match="rotary does not support cross-attention"):
-        attend(q, k, v, build_encoding("rotary", HEADS, DIM), LEFT, positions=CrossPositions(whole, LEFT))
+    with pytest.raises(ValueError, match="pope does not support cross-attention"):
+        attend(q, k, v, build_encoding("pope", HEADS, DIM), LEFT, positions=CrossPositions(whole, LEFT))
     for encoding, message in (
         (build_encoding("shaw", HEADS, DIM + 1), f"q has {HEADS} heads of width {DIM}, .* of width {DIM + 1}"),
         (build_encoding("diet_abs", HEADS, DIM, max_positions=5), "diet_abs .* 5 positions, not 6"),
@@ -372,17 +381,10 @@ def test_registry_refuses_duplicate_names_and_other_classes():
     class Own(PositionEncoding):
         clipping_distance: str = option("far", str, "something else")
 
-    class Crossing(PositionEncoding):
-        facts = Facts(supports_cross_attention=True)
-
-        def transform(self, q, k, v, positions):
-            return q, k, v
-
     for name, cls, message in (
         ("shaw", PositionEncoding, "'shaw' is already registered, by Shaw"),
         ("new", torch.nn.Linear, "must derive from PositionEncoding"),
         ("new", Own, "'clipping_distance' of 'new' is defined differently by 'deberta'"),
-        ("new", Crossing, "Crossing supports cross-attention, so it must not have the hook transform"),
     ):
         with pytest.raises(ValueError, match=message):
             register_encoding(name)(cls)

@@ -34,11 +34,10 @@ class Facts:
     Args:
         input_positions: what the architecture adds to the embeddings: "none", "sinusoidal" or "learned".
         reads: what attention reads of positions: "nothing", or only their order; "distances" between columns;
-            "integers", positions that are rows of a table; or "reals", positions of any value. Decides which
-            --position-augmentation is defined.
+            "integers", positions that are rows of a table; "reals", positions of any value; or "differences" of
+            such positions. Decides which --position-augmentation is defined.
         supports_cross_attention: whether it supports cross-attention, where a distance is the source position minus
-            the target position; it then has neither ``transform`` nor ``read_layer`` among its hooks, since the
-            source's keys and values are cached without them.
+            the target position.
         projects_length: whether ``transform`` changes the number of keys. It must then exclude padding, since masks of
             the original keys no longer apply.
         in_decoder: name of the encoding that replaces it in a decoder, if it has no causal form.
@@ -51,7 +50,7 @@ class Facts:
     """
 
     input_positions: Literal["none", "sinusoidal", "learned"] = "none"
-    reads: Literal["nothing", "distances", "integers", "reals"] = "distances"
+    reads: Literal["nothing", "distances", "integers", "reals", "differences"] = "distances"
     supports_cross_attention: bool = False
     projects_length: bool = False
     in_decoder: str | None = None

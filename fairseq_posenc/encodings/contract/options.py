@@ -28,6 +28,8 @@ class Option:
     at_test: bool = False
     #: whether it has an effect in a decoder only
     in_decoder_only: bool = False
+    #: whether it has an effect in cross-attention only
+    in_cross_attention_only: bool = False
     #: None if it depends on the number or width of heads
     default: Any = field(default=None, compare=False)
     #: its name, if it is not that of the encoding's attribute with its value

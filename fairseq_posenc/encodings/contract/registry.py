@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from ...errors import FlagError
 from .base import PositionEncoding
 from .gain import modules_with_scalars, resolve_gain, set_gain
-from .options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, parse_option, spelled
+from .options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_option, spelled
 from .segments import SegmentAttention
 from .urpe import ToeplitzFactors
 
@@ -23,8 +24,8 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
     those of entry points.
 
     Raises:
-        ValueError: the name is taken, the class is not a PositionEncoding, an option differs from another encoding's,
-            or the class has a hook that cross-attention does not call.
+        ValueError: the name is taken, the class is not a PositionEncoding, or an option differs from another
+            encoding's.
     """
 
     def register(cls: type[PositionEncoding]) -> type[PositionEncoding]:
@@ -39,9 +40,6 @@ def register_encoding(name: str) -> Callable[[type[PositionEncoding]], type[Posi
                         f"the option {option!r} of {name!r} is defined differently by {other.name!r}: use its Option, "
                         "since one flag has one meaning, or choose another name."
                     )
-        forbidden = [hook for hook in ("transform", "read_layer") if hook in cls.hooks]
-        if cls.facts.supports_cross_attention and forbidden:
-            raise ValueError(f"{cls.__name__} supports cross-attention, so it must not have the hook {forbidden[0]}.")
         cls.name = name
         ENCODINGS[name] = cls
         return cls
@@ -156,3 +154,41 @@ def add_gain(encoding: PositionEncoding, bias_gain: float | str) -> None:
         )
     for _, module in modules_with_scalars(encoding):
         set_gain(module, resolve_gain(bias_gain, encoding.head_dim))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An encoding that was chosen for a layer, with the options that are for this layer only.
+
+    Args:
+        options: pairs of name and value, sorted.
+    """
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def cls(self) -> type[PositionEncoding]:
+        return find_encoding(self.name)
+
+
+def parse_choices(text: str) -> tuple[Choice, ...]:
+    """Parses encodings as typed in a flag: ``shaw``, ``shaw:clipping_distance=8``, or by layer, ``shaw,nopos``.
+
+    Raises:
+        FlagError: there is no such encoding or option, or a value is invalid.
+    """
+    choices = []
+    for part in text.split(","):
+        name, *settings = part.split(":")
+        known = flags_of(find_encoding(name).options)
+        options = {}
+        for setting in settings:
+            key, equals, value = setting.partition("=")
+            key = key.replace("-", "_")
+            if key not in known or not equals:
+                listed = ", ".join(f"{option}=VALUE" for option in known) or "none"
+                raise FlagError(f"{part}: {setting!r} is no option of {name}; its options: {listed}.")
+            options[key] = parse_option(key, known[key], value)
+        choices.append(Choice(name, tuple(sorted(options.items()))))
+    return tuple(choices)

@@ -11,14 +11,26 @@ from ...positions import Positions
 
 
 def at_positions(
-    positions: Positions, new_keys: int, key: Hashable, make: Callable[[Tensor], Tensor], device: torch.device
+    positions: Positions,
+    new_keys: int,
+    key: Hashable,
+    make: Callable[[Tensor], Tensor],
+    device: torch.device,
+    query_shift: Tensor | int = 0,
 ) -> tuple[Tensor, Tensor]:
     """``make`` of the positions of the queries, (..., T, width), and of the last ``new_keys`` keys.
 
     Args:
         key: under which the values are cached.
         make: makes the values (..., n, width) of positions (..., n).
+        query_shift: added to the positions of the queries in cross-attention, (B, 1).
     """
+    if positions.is_cross_attention:
+        query, keys = positions.query_positions + query_shift, positions.key_positions[:, positions.keys - new_keys :]
+        return (
+            positions.cache.get((key, "queries"), lambda: make(query)[:, None]),
+            positions.cache.get((key, "keys", new_keys), lambda: make(keys)[:, None]),
+        )
     if positions.given is not None:
         table = positions.cache.get(key, lambda: make(positions.key_positions)[:, None])  # (B, 1, S, width)
     else:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...errors import FlagError
 from ...kernels.flex import ScoreMod
-from ...positions import Clipped, Positions
+from ...positions import Clipped, Positions, by_pair
 from ...precision import at_least_single
 from ..contract.base import PositionEncoding
 
@@ -86,26 +86,27 @@ class _SumByRow(torch.autograd.Function):
         return _TakeByRow.apply(gradient.permute(2, 0, 1, 3).to(ctx.dtype), index, ctx.start), None, None, None
 
 
-def _sums_by_row(x: Tensor, index: Tensor, rows: int, start: int) -> Tensor:
-    """:func:`sum_by_row`, (B, H, T, rows), in memory as :func:`per_head` reads it."""
-    if x.numel() >= MANY_LOGITS:
-        sums: Tensor = _SumByRow.apply(x, index.expand_as(x), rows, start)
+def _sums_by_row(x: Tensor, index: Tensor, rows: int, start: int | None) -> Tensor:
+    """:func:`sum_by_row`, (B, H, T, rows), in memory as :func:`per_head` reads it; a start of None needs a scatter."""
+    index = by_pair(index).expand_as(x)
+    if start is not None and x.numel() >= MANY_LOGITS:
+        sums: Tensor = _SumByRow.apply(x, index, rows, start)
     else:
         x = x.permute(1, 2, 0, 3)
         zeros = x.new_zeros(*x.shape[:3], rows, dtype=at_least_single(x.dtype))
-        sums = zeros.scatter_add_(-1, index[:, None].expand_as(x), x.to(zeros.dtype))
+        sums = zeros.scatter_add_(-1, index.permute(1, 2, 0, 3), x.to(zeros.dtype))
     return sums.permute(2, 0, 1, 3)
 
 
 def take_distances(by_row: Tensor, clipped: Clipped) -> Tensor:
     """Gathers logits by table row, (B, H, T, rows), for each query and key: (B, H, T, S)."""
     index, (left, right), start = clipped.indices, clipped.band, clipped.start
-    within = index[:, left:right].expand(*by_row.shape[:2], -1, -1)
+    within = by_pair(index[..., left:right]).expand(*by_row.shape[:2], -1, -1)
     if start is None or within.numel() < MANY_LOGITS:
         taken = by_row.gather(-1, within)
     else:
         taken = _TakeByRow.apply(by_row, within, start - left)
-    if right - left == index.size(1):
+    if right - left == index.size(-1):
         return taken
     # Keys on the left have the first row, those on the right the last one, for every query: filling is faster.
     ends, widths = (by_row[..., :1], by_row[..., -1:]), (left, index.size(1) - right)
@@ -129,7 +130,8 @@ def shift_distances(by_distance: Tensor) -> Tensor:
 
 def logits_of_queries(q: Tensor, table: Tensor, clipped: Clipped) -> Tensor:
     """q_i a_{ij}, (B, H, T, S), where a_{ij} is row ``clipped.indices[i, j]`` of the table (H or 1, rows, d)."""
-    if len(clipped.indices) == 1:  # with one query, as in incremental decoding, gathering the vectors first is cheaper
+    # With one query, as in incremental decoding, gathering the vectors first is cheaper.
+    if clipped.start is not None and len(clipped.indices) == 1:
         return per_head(q, table.index_select(1, clipped.indices[0]).transpose(-2, -1))
     by_row = per_head(q, table.transpose(-2, -1))
     has_every_distance = clipped.start is not None and table.size(1) == sum(clipped.indices.shape) - 1
@@ -157,10 +159,9 @@ def clipped_score_mod(by_row: Tensor, positions: Positions, left: int, right: in
 def weighted_sum(weights: Tensor, table: Tensor, clipped: Clipped) -> Tensor:
     """sum_j w_{ij} a_{ij}, (B, H, T, d), a_{ij} being row ``clipped.indices[i, j]`` of the table (H or 1, rows, d)."""
     index, (left, right), start = clipped.indices, clipped.band, clipped.start
-    if len(index) == 1:
+    if start is not None and len(index) == 1:
         return per_head(weights, table.index_select(1, index[0]))
-    assert start is not None, "a row is a distance wherever values have vectors"
-    if right - left == index.size(1):
+    if start is None or right - left == index.size(1):
         by_row = _sums_by_row(weights, index, table.size(1), start)
     else:
         on_left, within, on_right = weights.split([left, right - left, index.size(1) - right], dim=-1)

@@ -10,7 +10,7 @@ import pandas as pd
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from fairseq_posenc.architectures import SIZES
-from fairseq_posenc.arguments import SIDES, encoding_of
+from fairseq_posenc.arguments import PLACES, encodings_at
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.errors import FlagError
 from fairseq_posenc.model import PositionTransformer
@@ -55,11 +55,10 @@ def describe(arch: str, flags: Sequence[str] = (), vocabulary: int = VOCABULARY)
         model = build_unallocated(args, vocabulary)
     except (ValueError, NotImplementedError) as error:
         raise FlagError(f"{arch}: {error}") from error
-    source, target = (encoding_of(args, side) for side in SIDES)
+    encodings = {f"{place}_encoding": ",".join(c.name for c in encodings_at(args, place)) for place in PLACES}
     counts = count(model)
     share = 100 * sum(counts[part] for part in PARTS) / counts["total"]
-    described = {"arch": arch, "source_encoding": source, "target_encoding": target, **counts}
-    return {**described, "share": share, "vocabulary": vocabulary}
+    return {"arch": arch, **encodings, **counts, "share": share, "vocabulary": vocabulary}
 
 
 def count(model: Any) -> dict[str, int]:
@@ -81,7 +80,7 @@ def count(model: Any) -> dict[str, int]:
 
 def report(rows: Sequence[dict[str, Any]]) -> Report:
     """A report with one row for each model; all have the same vocabulary."""
-    encodings = [dict.fromkeys((row["source_encoding"], row["target_encoding"])) for row in rows]
+    encodings = [dict.fromkeys(filter(None, (row[f"{place}_encoding"] for place in PLACES))) for row in rows]
     columns = {"architecture": [row["arch"] for row in rows], "encoding": list(map(", ".join, encodings))}
     columns |= {part: [f"{row[part]:,}" for row in rows] for part in (*PARTS, "total")}
     columns["share"] = [f"{row['share']:.3f}" for row in rows]
