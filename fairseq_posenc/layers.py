@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models.transformer import TransformerDecoderBase, TransformerEncoderBase
 from fairseq.modules import FairseqDropout, MultiheadAttention
@@ -217,8 +218,14 @@ class PositionDecoder(TransformerDecoderBase):
         positions = augmentation.target_positions(positions, training, encoder_out)
         cross = None
         if encoder_out is not None:
-            [source], [padding] = encoder_out["src_tokens"], encoder_out["encoder_padding_mask"]
-            cross = CrossPositions(positions, padding, self.settings.segments(source), augmentation.source_shift)
+            # Another encoder's output may lack both.
+            output: dict[str, Any] = encoder_out
+            [source], [padding] = (output.get(key) or [None] for key in ("src_tokens", "encoder_padding_mask"))
+            if padding is None:
+                length, batch, _ = encoder_out["encoder_out"][0].shape
+                padding = torch.zeros(batch, length, dtype=torch.bool, device=positions.device)
+            segments = None if source is None else self.settings.segments(source)
+            cross = CrossPositions(positions, padding, segments, augmentation.source_shift)
         if training and alignment_layer is None:
             alignment_layer = -1  # no layer: fairseq would return the last layer's weights, which no training reads
         alignment = full_context_alignment, alignment_layer, alignment_heads

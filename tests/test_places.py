@@ -118,3 +118,23 @@ def test_the_keys_of_the_source_are_transformed_once(monkeypatch: pytest.MonkeyP
     translate(model, batch(sentences([6]), left_pad=True))
     assert len(keys) > 4
     assert sorted(keys)[-3:] == [0, 7, 7]  # in the first step of each of two layers
+
+
+@pytest.mark.parametrize(("key", "value"), [("src_tokens", []), *(("encoder_padding_mask", v) for v in ([], [None]))])
+@pytest.mark.parametrize("flags", [(), ("--cross-position-encoding", "t5")])
+def test_the_decoder_takes_the_output_of_another_encoder(flags: tuple[str, ...], key: str, value: list[None]) -> None:
+    model = build_model("transformer_shaw_tiny", *flags)
+    rows = sentences([5, 5])
+    source, target = batch(rows, left_pad=True), batch(shift_right(rows), left_pad=False)
+    encoded = model.encoder(source, torch.tensor([6, 6]))
+    expected, other = (model.decoder(target, encoder_out=output)[0] for output in (encoded, encoded | {key: value}))
+    torch.testing.assert_close(other, expected)
+
+
+def test_a_cache_of_another_prefix_is_refused() -> None:
+    model = build_model("transformer_t5_tiny")
+    rows = torch.tensor([[5, 6, 2]])
+    encoded, state = model.encoder(rows, torch.tensor([3])), dict[str, Any]()
+    model.decoder(rows[:, :1], encoder_out=encoded, incremental_state=state)
+    with pytest.raises(ValueError, match=r"positions were made for 1 queries and 1 keys, .* k has 2 keys"):
+        model.decoder(rows[:, 1:2], encoder_out=encoded, incremental_state=state)

@@ -62,7 +62,7 @@ def attend(
         positions = Positions(q.size(-2), k.size(-2), key_padding_mask, q.device)
     elif positions.device is None:
         positions = replace(positions, device=q.device)
-    check_positions(positions, q.size(2), k.size(2), key_padding_mask)
+    check_positions(positions, q, k.size(2), key_padding_mask)
     if positions.is_cross_attention and not encoding.facts.supports_cross_attention:
         raise ValueError(
             f"{encoding.name} does not support cross-attention: give Positions instead of CrossPositions, or use "
@@ -88,17 +88,22 @@ def attend(
     return compute(inputs, backend, need_weights)
 
 
-def check_positions(positions: Positions, queries: int, keys: int, key_padding_mask: Tensor | None) -> None:
-    """Refuses positions that do not match the numbers of queries and keys, or the padding mask.
+def check_positions(positions: Positions, q: Tensor, keys: int, key_padding_mask: Tensor | None = None) -> None:
+    """Refuses positions that do not match the queries (B, H, T, d), the number of keys, or the padding mask.
 
     Raises:
         ValueError: they do not match.
     """
-    if (positions.queries, positions.keys) != (queries, keys):
+    if (positions.queries, positions.keys) != (q.size(2), keys):
         raise ValueError(
-            f"positions were made for {positions.queries} queries and {positions.keys} keys, but q has {queries} "
+            f"positions were made for {positions.queries} queries and {positions.keys} keys, but q has {q.size(2)} "
             f"queries and k has {keys} keys: make new positions for each pass."
         )
     padding = positions.padding_mask
     if key_padding_mask is not None and (padding is None or not padding.equal(key_padding_mask.bool())):
         raise ValueError("key_padding_mask is not the padding mask of the positions: give the same mask to both.")
+    if padding is not None and padding.size(0) not in (1, q.size(0)):
+        raise ValueError(
+            f"positions have the padding of {padding.size(0)} sentences, but q has {q.size(0)}: make new positions for "
+            "each pass."
+        )

@@ -16,6 +16,7 @@ from ..encodings.contract.base import PositionEncoding
 from ..masks import Masks
 from ..positions import CrossPositions, Positions
 from .backends import check_backend, compute
+from .core import check_positions
 from .inputs import AttentionInputs
 from .key_value_cache import reorder
 
@@ -149,6 +150,7 @@ class PositionAttention(MultiheadAttention):
             self.position_encoding, q, k, v, positions, attn_mask, dropout, query.transpose(0, 1), projections, saved
         )
         if incremental_state is not None:
+            check_positions(positions, q, inputs.k.size(2))  # the cache is of the decoder's prefix
             self._set_input_buffer(incremental_state, saved)
         return inputs
 

@@ -67,7 +67,7 @@ def _settings(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """All settings of a configuration's groups, and the name of the group's component (``_name``) as the group's."""
     settings: dict[str, Any] = {}
     # The model's group first: as a namespace it repeats the settings of all groups.
-    for group in sorted(configuration.keys() - _UNREAD, key=lambda group: group != "model"):
+    for group in sorted(configuration.keys() - _UNREAD, key=lambda group: (group != "model", group)):
         values = configuration[group]
         values = vars(values) if isinstance(values, Namespace) else values
         if isinstance(values, dict):

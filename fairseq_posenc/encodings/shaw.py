@@ -43,7 +43,7 @@ class Shaw(ClippedEncoding):
         self.relative_keys = nn.Parameter(torch.empty(shape)) if self.has_keys else None
         self.relative_values = nn.Parameter(torch.empty(shape)) if self.has_values else None
         needed = {"bias": self.has_keys, "context": self.has_values}
-        self.hooks = tuple(hook for hook in self.hooks if needed[hook])
+        self.hooks = tuple(hook for hook in self.hooks if needed.get(hook, True))
         # tensor2tensor initializes each head's (2K + 1, d) by Xavier-uniform, shared or not.
         for table in self.parameters():
             for head in table:

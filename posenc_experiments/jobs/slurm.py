@@ -3,6 +3,7 @@
 import pickle
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -45,8 +46,14 @@ class Work(Checkpointable):
         """The exit status of the process, whose own message is the last error in the log."""
         words = [sys.executable, "-P", "-m", "posenc_experiments.jobs.work"]
         given = pickle.dumps(self.work)
-        run = subprocess.run(words, input=given, cwd=self.directory, preexec_fn=die_with_parent, check=False)
+        run = subprocess.run(words, input=given, cwd=self.directory, preexec_fn=_prepare_child, check=False)
         return run.returncode
+
+
+def _prepare_child() -> None:
+    # SLURM signals every process of a step before time is up; submitit handles the signal, others must ignore it.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    die_with_parent()
 
 
 class Slurm(Scheduler):

@@ -315,6 +315,8 @@ def test_inputs_that_do_not_fit_are_refused():
         encoding = build_encoding(name, HEADS, DIM)
         with pytest.raises(ValueError, match=r"6 queries and 6 keys.* q has 1"):
             attend(q[:, :, -1:], k, v, encoding, positions=whole)
+        with pytest.raises(ValueError, match=r"padding of 3 sentences, but q has 2: make new positions"):
+            attend(q[:2], k[:2], v[:2], encoding, positions=Positions(LENGTH, LENGTH, LEFT))
         with pytest.raises(ValueError, match="key_padding_mask is not the padding mask of the positions"):
             attend(q, k, v, encoding, LEFT, positions=whole)
     with pytest.raises(ValueError, match="pope does not support cross-attention"):
@@ -375,6 +377,11 @@ def test_no_number_of_any_encoding_is_infinite_or_nan(value):
     for name, key in [*numbers, ("t5", "bias_gain")]:
         with pytest.raises(ValueError, match=key.replace("_", "[-_]")):
             build_encoding(name, num_heads=2, head_dim=4, **{key: value})
+
+
+def test_the_former_hook_attend_is_refused():
+    with pytest.raises(TypeError, match="Old defines attend, which attention does not call: define context or"):
+        type("Old", (PositionEncoding,), {"attend": lambda self, *args: None})
 
 
 def test_registry_refuses_duplicate_names_and_other_classes():

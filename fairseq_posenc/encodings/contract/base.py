@@ -91,6 +91,8 @@ class PositionEncoding(LearnedScalars):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "attend" in vars(cls):
+            raise TypeError(f"{cls.__name__} defines attend, which attention does not call: define context or content.")
         hooks: tuple[Hook, ...] = get_args(Hook)
         cls.hooks = tuple(hook for hook in hooks if getattr(cls, hook) is not getattr(PositionEncoding, hook))
         cls.options = {}
@@ -193,10 +195,10 @@ class PositionEncoding(LearnedScalars):
 
     @property
     def adds_bias(self) -> bool:
-        """Whether a bias may be added to the content logits."""
-        return self.segments is not None or "bias" in self.hooks
+        """Whether a bias may be added to the content logits, with some options of the class."""
+        return self.segments is not None or "bias" in type(self).hooks
 
     @property
     def changes_attention(self) -> bool:
-        """Whether it changes attention at all; if not, the result must be bitwise equal to stock fairseq's."""
-        return bool(self.hooks) or self.segments is not None or self.urpe is not None
+        """Whether its class changes attention; if not, the result must be bitwise equal to stock fairseq's."""
+        return bool(type(self).hooks) or self.segments is not None or self.urpe is not None

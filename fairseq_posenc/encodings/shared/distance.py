@@ -20,7 +20,7 @@ class DistanceBias(PositionEncoding):
 
     def bias_by_distance(self, positions: Positions) -> Tensor:
         """The bias for all distances of ``positions.span``, (H or 1, distances)."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define bias_by_distance.")
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         names = ", ".join(name for name, _ in self.named_parameters(recurse=False))
