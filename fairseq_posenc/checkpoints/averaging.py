@@ -111,10 +111,10 @@ def _check_same(
     source: Path, state: Mapping[str, Any], other: Path, first: Mapping[str, Any], allow_different_runs: bool
 ) -> None:
     """Refuses two checkpoints that are of different trainings or models."""
-    found = "; ".join(differences(training_settings(state), training_settings(first)))
-    if found and not allow_different_runs:
+    different = "; ".join(differences(training_settings(state), training_settings(first)))
+    if different and not allow_different_runs:
         raise CheckpointError(
-            f"{source} and {other} are of different trainings ({found}); average only checkpoints of one "
+            f"{source} and {other} are of different trainings ({different}); average only checkpoints of one "
             "training, or give --allow-different-runs to average them anyway."
         )
     if unlike := list(differences(_kinds(state["model"]), _kinds(first["model"]))):
