@@ -35,7 +35,8 @@ def measure(model, inputs):
 def test_only_absolute_positions_feel_a_shift(name, inputs):
     results = measure(build(name), inputs)
     assert [result["k"] for result in results] == [1, 10, 100]
-    feels_shifts = ENCODINGS[name].facts.reads == "integers" or ENCODINGS[name].facts.input_positions != "none"
+    facts = ENCODINGS[name].facts
+    feels_shifts = facts.reads in ("integers", "reals") or facts.input_positions != "none"
     for result in results:
         if feels_shifts:
             assert result["cosine"] < 0.9999
