@@ -126,7 +126,9 @@ class Rotary(PositionEncoding):
         query_rotations, key_rotations = find(1 if self.decays else 0)
         if self.decays:
             key_rotations = find(-1)[1]
-        return self._rotate(q, query_rotations, precise), self._rotate(k, key_rotations, precise), v
+        if k.size(2):
+            k = self._rotate(k, key_rotations, precise)
+        return self._rotate(q, query_rotations, precise), k, v
 
     def _factors(self, places: Tensor, direction: int, origin: int, precision: torch.dtype) -> Tensor:
         """The complex number with which each pair is multiplied at these positions, (..., n, r / 2).

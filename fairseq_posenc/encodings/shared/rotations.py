@@ -27,10 +27,10 @@ def at_positions(
     """
     if positions.is_cross_attention:
         query, keys = positions.query_positions + query_shift, positions.key_positions[:, positions.keys - new_keys :]
-        return (
-            positions.cache.get((key, "queries"), lambda: make(query)[:, None]),
-            positions.cache.get((key, "keys", new_keys), lambda: make(keys)[:, None]),
-        )
+        for_queries = positions.cache.get((key, "queries"), lambda: make(query)[:, None])
+        if not new_keys:  # after the first step of a generation
+            return for_queries, for_queries[..., :0, :]
+        return for_queries, positions.cache.get((key, "keys"), lambda: make(keys)[:, None])
     if positions.given is not None:
         table = positions.cache.get(key, lambda: make(positions.key_positions)[:, None])  # (B, 1, S, width)
     else:
