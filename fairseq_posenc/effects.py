@@ -1,10 +1,13 @@
 """What each flag of fairseq-train changes: what makes two trainings the same.
 
-* An experiment's fingerprint counts results, precision and end, and a batch that does not follow from
-  train.batch-tokens (`made_from` in posenc_experiments/experiment/experiment.py).
+* An experiment's fingerprint counts results, precision and end, a batch that does not follow from train.batch-tokens,
+  and the interval between checkpoints, which decides what is averaged (`made_from` in
+  posenc_experiments/experiment/experiment.py).
 * Checkpoints of one training share results, precision and the size of all processes' batch (checkpoints/training.py).
-* Seeds of one name and setup are pooled if what their fingerprints are made of, their searches and the batch that was
-  recorded for the hardware are equal (`_variants` in posenc_experiments/evaluation/results.py).
+  The recipes' stage `average` does not compare them: one directory has one fingerprint.
+* Seeds of one name and setup are pooled if what their fingerprints are made of, their searches and the batch (in old
+  records the precision, too) that was recorded for the hardware are equal (`_variants` in
+  posenc_experiments/evaluation/results.py).
 
 This file imports nothing of the package, so that recipes can load it without torch and fairseq.
 """

@@ -1,4 +1,10 @@
-"""Padding and causal masks, converted once per pass to the forms that backends need."""
+"""Padding and causal masks, converted once per pass to the forms that backends need.
+
+The way of the padding: the stack keeps which tokens are padding in the pass's ``Positions`` (layers.py), attention
+finds these positions by ``current_positions`` (attention/module.py; fairseq's ``key_padding_mask`` is ignored), and
+``AttentionInputs`` makes the masks of them. A fused backend gets bias plus masks (``masked_bias``); the eager one adds
+the bias to the logits, then the masks (``applied_to``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Stage `train`: runs or resumes fairseq-train, and writes its command, log and summary; stage `average`."""
+"""Stage `train`: runs or resumes fairseq-train, and writes its command, log and summary; stage `average`.
+
+After a kill, the same call resumes: fairseq-train dies with its parent (subprocesses.py) or, where it cannot, keeps the
+lock of the directory, so that the call is refused (done.py). `train` is not recorded as done (stage.py), so it runs
+again: `prepare_checkpoints` makes the newest whole checkpoint `checkpoint_last.pt`, from which fairseq starts by
+default, or clears what there is. Stages that are done are skipped.
+"""
 
 import shutil
 import threading
