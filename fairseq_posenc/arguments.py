@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
@@ -105,11 +106,25 @@ def encodings_at(args: Any, place: str) -> tuple[Choice, ...]:
 def input_positions_of(args: Any, side: str) -> str:
     """The input positions of this side: the user's choice, else those of its encodings."""
     chosen = getattr(args, "input_positions", None)
-    return chosen or next(iter(_input_positions(args, side) - {"none"}), "none")
+    return chosen or next(iter(_kinds_at_input(encodings_at(args, side))), "none")
 
 
-def _input_positions(args: Any, side: str) -> set[str]:
-    return {choice.cls.facts.input_positions for choice in encodings_at(args, side)}
+def _kinds_at_input(choices: Iterable[Choice]) -> set[str]:
+    """What encodings add to the embeddings."""
+    kinds: set[str] = {choice.cls.facts.input_positions for choice in choices}
+    return kinds - {"none"}
+
+
+def stack_of(place: str) -> str:
+    """The stack whose layers have this place."""
+    return "encoder" if place == "source" else "decoder"
+
+
+def longest_at(args: Any, place: str) -> int | None:
+    """The most positions that a sentence at this place can have; None if the arguments do not say it."""
+    sides = SIDES if place == "cross" else (place,)
+    lengths = [getattr(args, f"max_{side}_positions", None) for side in sides]
+    return max((length for length in lengths if length is not None), default=None)
 
 
 def typed_options(args: Any, choice: Choice, place: str) -> dict[str, Any]:
@@ -197,14 +212,14 @@ def _check_places(args: Namespace, places: dict[str, tuple[Choice, ...]]) -> Non
             "out."
         )
     for place, choices in places.items():
-        typed, stack = flag(f"{place}_position_encoding"), "encoder" if place == "source" else "decoder"
+        typed, stack = flag(f"{place}_position_encoding"), stack_of(place)
         layers = getattr(args, f"{stack}_layers")
         if len(choices) not in (0, 1, layers):
             raise FlagError(
                 f"{typed} names {len(choices)} encodings, but the {stack} has {layers} layers: name one for "
                 "all of them, or as many."
             )
-        kinds = {choice.cls.facts.input_positions for choice in choices} - {"none"}
+        kinds = _kinds_at_input(choices)
         if len(kinds) > 1:
             raise FlagError(f"{typed}: the embeddings get one kind of position, not {' and '.join(sorted(kinds))}.")
         for choice in choices:

@@ -57,7 +57,7 @@ class Cache:
         return value
 
     def for_observer(self) -> Cache:
-        """A copy for computations without gradients: it computes learned values anew, and caches nothing for others."""
+        """A copy for computations without gradients: it computes learned values again and caches none."""
         copied = Cache(recomputed=True)
         copied._values = dict(self._values)
         return copied

@@ -26,6 +26,8 @@ from .arguments import (
     check_keys,
     encodings_at,
     input_positions_of,
+    longest_at,
+    stack_of,
     typed_options,
 )
 from .augmentation.choice import build_augmentation
@@ -43,11 +45,9 @@ from .position_record import (
     canonical_record,
     describe_positions,
     encode_record,
-    longest_at,
     module_record,
     parse_record,
     related_encodings,
-    stack_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -201,10 +201,10 @@ def _with_input_positions(cfg: Any, side: str) -> Any:
 
 def _settings(cfg: Any, side: str, dictionary: Any) -> StackSettings:
     """The settings of a stack."""
-    place_encodings = {place: _layer_encodings(cfg, place) for place in (side, "cross") if encodings_at(cfg, place)}
+    crosses = side == "target" and encodings_at(cfg, "cross")
     return StackSettings(
-        place_encodings[side],
-        place_encodings.get("cross") if side == "target" else None,
+        _layer_encodings(cfg, side),
+        _layer_encodings(cfg, "cross") if crosses else None,
         fuses_cross_attention=_fuses_cross_attention(cfg),
         separator=_separator(cfg, dictionary, side),
         recomputed=cfg.checkpoint_activations,

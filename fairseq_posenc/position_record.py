@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .arguments import SIDES, encodings_at, input_positions_of, typed_options
+from .arguments import SIDES, encodings_at, input_positions_of, longest_at, stack_of, typed_options
 from .encodings import ENCODINGS, build_encoding
 from .encodings.contract.gain import resolve_gain
 from .encodings.contract.options import DEFAULT_NUM_SEGMENTS, flags_of
@@ -31,7 +31,7 @@ def describe_positions(args: Any) -> dict[str, Any]:
     source, target = (_describe_side(args, side) for side in SIDES)
     description = source if source == target else {**source, "target": target}
     if cross := _describe_place(args, "cross"):
-        same = encodings_at(args, "cross") == encodings_at(args, "target")
+        same = _settings_at(args, "cross") == _settings_at(args, "target")
         description |= {"cross_attention_positions": True} if same else {"cross": cross}
     if args.segment_separator is not None:
         description |= {"segment_separator": args.segment_separator, "num_segments": args.num_segments}
@@ -55,6 +55,14 @@ def _describe_place(args: Any, place: str) -> dict[str, Any]:
     return layers[0] if len(layers) == 1 else {"layers": layers} if layers else {}
 
 
+def _settings_at(args: Any, place: str) -> list[dict[str, Any]]:
+    """The encodings of a place with the options that the user set to other values than the defaults."""
+    return [
+        without_defaults({"encoding": choice.name, **typed_options(args, choice, place)})
+        for choice in encodings_at(args, place)
+    ]
+
+
 def _describe_choice(args: Any, choice: Choice, place: str) -> dict[str, Any]:
     typed, flags = typed_options(args, choice, place), flags_of(choice.cls.options)
     described: dict[str, Any] = {"encoding": choice.name}
@@ -70,18 +78,6 @@ def _describe_choice(args: Any, choice: Choice, place: str) -> dict[str, Any]:
     if learns_scalars or args.segment_separator is not None or "urpe" in described:
         described["bias_gain"] = resolve_gain(args.bias_gain, width // heads)
     return described
-
-
-def stack_of(place: str) -> str:
-    """The stack whose layers have this place."""
-    return "encoder" if place == "source" else "decoder"
-
-
-def longest_at(args: Any, place: str) -> int | None:
-    """The most positions that a sentence at this place can have; None if the arguments do not say it."""
-    sides = SIDES if place == "cross" else (place,)
-    lengths = [getattr(args, f"max_{side}_positions", None) for side in sides]
-    return max((length for length in lengths if length is not None), default=None)
 
 
 def without_defaults(description: Mapping[str, Any]) -> dict[str, Any]:

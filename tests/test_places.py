@@ -94,6 +94,19 @@ def test_positions_between_source_and_target_change_and_are_recorded(name: str) 
     assert not torch.allclose(outputs[0], outputs[2])
 
 
+@pytest.mark.parametrize(
+    ("start", "recorded"),
+    [
+        ("zero", {"cross_attention_positions": True}),
+        ("after-source", {"cross": {"encoding": "rotary", "cross_start": "after-source"}}),
+    ],
+)
+def test_an_option_of_cross_attention_alone_is_recorded(start: str, recorded: dict[str, Any]) -> None:
+    flags = "--cross-attention-positions", "true", "--cross-start", start
+    model = build_model("transformer_rotary_tiny", *flags)
+    assert parse_record(model.position_version) == {"encoding": "rotary", **recorded}
+
+
 def test_fine_tuning_keeps_the_position_parameters_of_like_layers() -> None:
     trained = enlarge_positions(build_model("transformer_t5_tiny", "--cross-position-encoding", "t5,diet_rel"))
     model = build_model("transformer_t5_tiny", "--cross-position-encoding", "gated_t5,t5")

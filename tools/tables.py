@@ -440,7 +440,7 @@ def options() -> dict[str, str]:
     }
 
 
-#: why an encoding that is not in this list of reasons is defined between source and target, or is not
+#: why encodings are not defined between source and target
 UNDEFINED_BETWEEN = {
     ("nopos", "sinusoidal", "learned"): "no: has nothing inside attention; `sinusoidal_qk` and `learned_qk` have",
     ("linformer", "diet_abs_lin"): "no: attends to mixtures of words, in the encoder only",

@@ -50,7 +50,7 @@ class QueryKeyVectors(PositionEncoding):
             self.content_projections, self._precision = projections, x.dtype
 
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
-        query, key = self.content_projections or (None, None)
+        query, key = self.content_projections or (_unprojected, _unprojected)
         query_extent, key_extent = positions.extent
         first_key = positions.keys - k.size(2)
         q = q + self._projected(query, positions, query_extent, positions.query_positions, positions.first, q)
@@ -60,7 +60,7 @@ class QueryKeyVectors(PositionEncoding):
         return q, k, v
 
     def _projected(
-        self, projection: Projection | None, positions: Positions, extent: int, places: Tensor, first: int, x: Tensor
+        self, projection: Projection, positions: Positions, extent: int, places: Tensor, first: int, x: Tensor
     ) -> Tensor:
         """W p, to add to x (B, H, n, d), without the bias of the projection, (B or 1, H, n, d).
 
@@ -68,37 +68,35 @@ class QueryKeyVectors(PositionEncoding):
             places: the positions of x, (B or 1, n).
             first: the number of the first of them, if they are not given and nothing is padded on the left.
         """
-        precision = x.dtype if projection is None else self._precision
+        precision = x.dtype if self.content_projections is None else self._precision
 
         def vectors(numbers: Tensor) -> Tensor:
-            p = self.vectors(numbers, precision)
-            return p if projection is None else F.pad(p, (0, 0, 0, 1))  # a projected zero is the bias
+            return F.pad(self.vectors(numbers, precision), (0, 0, 0, 1))  # a projected zero is the bias
 
         def project(p: Tensor) -> Tensor:
-            if projection is None:
-                return p
             projected = projection(p)
             return (projected[..., :-1, :] - projected[..., -1:, :]).to(x.dtype)
 
         def table(length: int) -> Tensor:
             key = self.vectors_key, length, precision
-            return project(
-                positions.cache.get(key, lambda: vectors(torch.arange(length, device=x.device)), learned=True)
-            )
+            p = positions.cache.get(key, lambda: vectors(torch.arange(length, device=x.device)), learned=True)
+            return project(p)
 
         if places.is_floating_point():
             projected = project(vectors(places))
         else:
-            longest = getattr(self, "max_positions", None)
-            in_generation = positions.cache.generation is not None
-            by_position = (
-                positions.cache.get_for_generation((self, projection), extent, table, longest)
-                if in_generation  # which projects each position once
-                else table(extent)
-            )
+            if positions.cache.generation is None:
+                by_position = table(extent)
+            else:  # each position is projected once
+                longest = getattr(self, "max_positions", None)
+                by_position = positions.cache.get_for_generation((self, projection), extent, table, longest)
             counts_on = positions.is_right_padded
             projected = by_position[None, first : first + x.size(2)] if counts_on else by_position[places]
         return projected.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+
+
+def _unprojected(x: Tensor) -> Tensor:
+    return x
 
 
 @register_encoding("sinusoidal_qk")
