@@ -10,7 +10,9 @@ from fairseq_posenc.encodings.contract.registry import has_scalars
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.read_recipe import read_recipe
 from posenc_experiments.base.recipe import Generate
+from posenc_experiments.evaluation.measurements.parameters import describe
 from posenc_experiments.evaluation.tables.paper_table import read_table
+from posenc_experiments.workflow.sweep import choose_experiments
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 COMMON = {
@@ -103,3 +105,12 @@ def test_training_short_prepares_in_directories_of_its_own(corpus: str) -> None:
     # SHAPE's range depends on the lengths of the training.
     assert others == ({"sinusoidal-shape", "learned-shape"} if corpus == "quickstart" else set())
     assert [*short.experiments] == [*usual.experiments]
+
+
+@pytest.mark.parametrize("name", ["kftt", "multi30k"])
+def test_each_corpus_has_the_rows_of_places(name):
+    recipe, names = choose_experiments(read_recipe(RECIPES / name / "places.yaml"), [])
+    rows = [recipe.experiments[row] for row in names]
+    assert len(rows) == 15
+    for encoding, *flags in rows:
+        assert describe(f"transformer_{encoding}_tiny", ["--encoder-layers", "3", "--decoder-layers", "3", *flags])
