@@ -318,7 +318,7 @@ def configure(model: str, settings: Settings, task: TranslationTask) -> Any:
         # As in the papers, where the languages have a joint dictionary.
         *(["--share-all-embeddings"] if task.source_dictionary == task.target_dictionary else []),
         *settings.flags,
-        *(flag(option) for option in options.split(",") if option),
+        *(flag(name) + equals + value for name, equals, value in (o.partition("=") for o in options.split(",") if o)),
         *("--arch", arch),
     ]
     return convert_namespace_to_omegaconf(Namespace(**read("train", tuple(words))))
