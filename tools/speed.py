@@ -34,6 +34,15 @@ def speed() -> Rows:
     return ["encoding", *SPEED, "operations"], [["stock", *"1" * len(SPEED), columns[-1][STOCK]], *rows]
 
 
+def cross() -> Rows:
+    """The ratio to stock fairseq of each encoding that was measured between source and target, and nowhere else."""
+    alone = "nopos:cross_position_encoding="
+    measures = ("training, newstest", "generation, Multi30k")
+    columns = [{result.encoding: result.ratio() for result in results(SPEED[name])} for name in measures]
+    names = [name for name in ENCODINGS if alone + name in columns[0]]
+    return ["encoding", *measures], [[f"`{name}`", *(column[alone + name] for column in columns)] for name in names]
+
+
 def gpu() -> Rows | None:
     """Each encoding's figures on a GPU, as ratios to stock fairseq; None without files of scripts/check_gpu.sh."""
     measured = [result for path in sorted(BENCHMARKS.glob("gpu-*.json")) for result in results(path.stem)]

@@ -492,7 +492,7 @@ def performance() -> dict[str, str]:
     gpu = "Not measured on a GPU yet: `bash scripts/check_gpu.sh OUT` measures it."
     if (on_gpu := speed.gpu()) is not None:
         gpu = f"Ratio to stock. Of time, memory and kernels, below 1 is less.\n\n{table(*on_gpu)}"
-    return {"speed": table(*speed.speed()), "growth": table(*speed.growth()), "gpu": gpu}
+    return {"speed": table(*speed.speed()), "cross": table(*speed.cross()), "growth": table(*speed.growth()), "gpu": gpu}
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
