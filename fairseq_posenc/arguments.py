@@ -12,7 +12,7 @@ from .attention.backends import BACKENDS
 from .augmentation import choice as augmentation
 from .encodings import ENCODINGS, find_encoding
 from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_bool, whole
-from .encodings.contract.registry import Choice, known_options, parse_choices, supports_urpe
+from .encodings.contract.registry import Choice, default_options, known_options, parse_choices, supports_urpe
 from .errors import FlagError
 
 SIDES = ("source", "target")
@@ -106,10 +106,10 @@ def encodings_at(args: Any, place: str) -> tuple[Choice, ...]:
 def input_positions_of(args: Any, side: str) -> str:
     """The input positions of this side: the user's choice, else those of its encodings."""
     chosen = getattr(args, "input_positions", None)
-    return chosen or next(iter(_kinds_at_input(encodings_at(args, side))), "none")
+    return chosen or next(iter(_input_kinds(encodings_at(args, side))), "none")
 
 
-def _kinds_at_input(choices: Iterable[Choice]) -> set[str]:
+def _input_kinds(choices: Iterable[Choice]) -> set[str]:
     """What encodings add to the embeddings."""
     kinds: set[str] = {choice.cls.facts.input_positions for choice in choices}
     return kinds - {"none"}
@@ -143,6 +143,16 @@ def typed_options(args: Any, choice: Choice, place: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in idle or name in dict(choice.options)}
 
 
+def layers_at(args: Any, place: str) -> tuple[Choice, ...]:
+    """The encodings of a place, each with all options that are not at their defaults; one if all layers are alike."""
+    choices = []
+    for choice in encodings_at(args, place):
+        typed, defaults = typed_options(args, choice, place), default_options(choice.cls)
+        options = sorted((name, value) for name, value in typed.items() if value != defaults[name])
+        choices.append(Choice(choice.name, tuple(options)))
+    return tuple(choices[:1] if len(set(choices)) == 1 else choices)
+
+
 def _given(args: Any, options: dict[str, Option]) -> dict[str, Option]:
     """Those of the options that the user set."""
     settable = {name: option for name, option in options.items() if option.is_flag or option.at_test}
@@ -160,11 +170,14 @@ def check_arguments(args: Namespace) -> None:
     classes = [choice.cls for choices in places.values() for choice in choices]
     described = " and ".join(dict.fromkeys(cls.name for cls in classes))
     _check_places(args, places)
-    used = {
-        name for place, choices in places.items() for choice in choices for name in typed_options(args, choice, place)
-    }
+    used, own = set[str](), set[str]()
+    for place, choices in places.items():
+        for choice in choices:
+            used |= typed_options(args, choice, place).keys() - dict(choice.options).keys()
+            own |= dict(choice.options).keys()
     typed = _given(args, known_options())
     idle = {name: f" {reason}" for cls in classes for name, reason in cls.facts.idle_options(list(typed)).items()}
+    idle |= dict.fromkeys(own, ", whose layers have values of their own")
     for name, option in typed.items():
         if name not in used:
             given = flag(name) if option.is_flag else f"{name} in --model-overrides"
@@ -213,13 +226,14 @@ def _check_places(args: Namespace, places: dict[str, tuple[Choice, ...]]) -> Non
         )
     for place, choices in places.items():
         typed, stack = flag(f"{place}_position_encoding"), stack_of(place)
+        repeats_target = place == "cross" and args.cross_attention_positions
         layers = getattr(args, f"{stack}_layers")
         if len(choices) not in (0, 1, layers):
             raise FlagError(
                 f"{typed} names {len(choices)} encodings, but the {stack} has {layers} layers: name one for "
                 "all of them, or as many."
             )
-        kinds = _kinds_at_input(choices)
+        kinds = _input_kinds(choices)
         if len(kinds) > 1:
             raise FlagError(f"{typed}: the embeddings get one kind of position, not {' and '.join(sorted(kinds))}.")
         for choice in choices:
@@ -228,12 +242,20 @@ def _check_places(args: Namespace, places: dict[str, tuple[Choice, ...]]) -> Non
                 raise FlagError(
                     f"{typed} {choice.name} has no causal form for a decoder; use {facts.in_decoder} instead."
                 )
-            if place == "cross" and not facts.supports_cross_attention:
-                typed = "--cross-attention-positions" if args.cross_attention_positions else typed
-                defined = ", ".join(name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention)
+            is_left_out = choice.name == "nopos" and len({other.name for other in choices}) > 1
+            if place == "cross" and not facts.supports_cross_attention and not is_left_out:
+                typed = "--cross-attention-positions" if repeats_target else typed
+                usable = ", ".join(name for name, cls in ENCODINGS.items() if cls.facts.supports_cross_attention)
                 raise FlagError(
-                    f"{typed}: {choice.name} is not defined between source and target; use one of {defined}."
+                    f"{typed}: {choice.name} cannot be used between source and target; use one of {usable}."
                 )
+            for name in () if repeats_target else dict(choice.options):
+                option = choice.cls.options[name]
+                acts_elsewhere = (option.in_cross_attention_only and place != "cross") or (
+                    option.in_decoder_only and place != "target"
+                )
+                if acts_elsewhere:
+                    raise FlagError(f"{typed} {choice.name}: {name} has no effect at this place; leave it out.")
 
 
 def _check_augmentation(args: Namespace) -> None:

@@ -33,29 +33,29 @@ from .positions import CrossPositions, Positions, count_separators
 
 
 class LayerEncodings:
-    """Makes the encoding of each layer of a stack; layers of one kind may share it or some of its parameters.
+    """Makes the encoding of each layer of a stack; layers of one choice may share it or some of its parameters.
 
     Args:
-        kinds: the kind of each layer's encoding.
-        make: makes an encoding of a kind.
+        choices: each layer's choice.
+        make: makes the encoding of a choice.
     """
 
-    def __init__(self, kinds: Sequence[Choice], make: Callable[[Choice], PositionEncoding]) -> None:
-        self._kinds = iter(kinds)
+    def __init__(self, choices: Sequence[Choice], make: Callable[[Choice], PositionEncoding]) -> None:
+        self._choices = iter(choices)
         self._make = make
         self._first: dict[Choice, PositionEncoding] = {}
 
     def next(self) -> PositionEncoding:
         """The encoding of the next layer."""
-        kind = next(self._kinds)
-        if kind not in self._first:
-            self._first[kind] = self._make(kind)
-            return self._first[kind]
-        first = self._first[kind]
+        choice = next(self._choices)
+        if choice not in self._first:
+            self._first[choice] = self._make(choice)
+            return self._first[choice]
+        first = self._first[choice]
         shared = first.shared_by_layers
         if shared is True:
             return first
-        encoding = self._make(kind)
+        encoding = self._make(choice)
         for name in shared or ():
             setattr(encoding, name, getattr(first, name))
         encoding.urpe = first.urpe  # as the authors of URPE do
@@ -218,7 +218,7 @@ class PositionDecoder(TransformerDecoderBase):
         positions = augmentation.target_positions(positions, training, encoder_out)
         cross = None
         if encoder_out is not None:
-            # Another encoder's output may lack both.
+            # The output of another encoder may lack its tokens and its padding.
             output: dict[str, Any] = encoder_out
             [source], [padding] = (output.get(key) or [None] for key in ("src_tokens", "encoder_padding_mask"))
             if padding is None:

@@ -26,9 +26,9 @@ from .arguments import (
     check_keys,
     encodings_at,
     input_positions_of,
+    layers_at,
     longest_at,
     stack_of,
-    typed_options,
 )
 from .augmentation.choice import build_augmentation
 from .compat import COPIES
@@ -201,7 +201,7 @@ def _with_input_positions(cfg: Any, side: str) -> Any:
 
 def _settings(cfg: Any, side: str, dictionary: Any) -> StackSettings:
     """The settings of a stack."""
-    crosses = side == "target" and encodings_at(cfg, "cross")
+    crosses = side == "target" and layers_at(cfg, "cross")
     return StackSettings(
         _layer_encodings(cfg, side),
         _layer_encodings(cfg, "cross") if crosses else None,
@@ -232,7 +232,7 @@ def _fuses_cross_attention(cfg: Any) -> bool:
 
 def _layer_encodings(cfg: Any, place: str) -> LayerEncodings:
     """The encodings for the layers of a place."""
-    choices, stack = encodings_at(cfg, place), cfg.encoder if stack_of(place) == "encoder" else cfg.decoder
+    choices, stack = layers_at(cfg, place), getattr(cfg, stack_of(place))
     layers = choices * (stack.layers if len(choices) == 1 else 1)
     return LayerEncodings(layers, partial(_make_encoding, cfg, place, stack))
 
@@ -246,7 +246,7 @@ def _make_encoding(cfg: Any, place: str, stack: Any, choice: Choice) -> Position
     name, cls = choice.name, choice.cls
     by_place = {"max_positions": longest_at(cfg, place), "bidirectional": place != "target"}
     options = {option: value for option, value in by_place.items() if option in cls.options}
-    options |= typed_options(cfg, choice, place)
+    options |= dict(choice.options)
     num_segments = None if cfg.segment_separator is None else cfg.num_segments
     # --urpe and --bias-gain may be meant for the other stack only.
     urpe = bool(cfg.urpe) and supports_urpe(cls)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .arguments import SIDES, encodings_at, input_positions_of, longest_at, stack_of, typed_options
+from .arguments import SIDES, input_positions_of, layers_at, longest_at, stack_of
 from .encodings import ENCODINGS, build_encoding
 from .encodings.contract.gain import resolve_gain
 from .encodings.contract.options import DEFAULT_NUM_SEGMENTS, flags_of
@@ -31,7 +31,7 @@ def describe_positions(args: Any) -> dict[str, Any]:
     source, target = (_describe_side(args, side) for side in SIDES)
     description = source if source == target else {**source, "target": target}
     if cross := _describe_place(args, "cross"):
-        same = _settings_at(args, "cross") == _settings_at(args, "target")
+        same = layers_at(args, "cross") == layers_at(args, "target")
         description |= {"cross_attention_positions": True} if same else {"cross": cross}
     if args.segment_separator is not None:
         description |= {"segment_separator": args.segment_separator, "num_segments": args.num_segments}
@@ -51,22 +51,16 @@ def _describe_side(args: Any, side: str) -> dict[str, Any]:
 
 def _describe_place(args: Any, place: str) -> dict[str, Any]:
     """The encoding of all layers of a place, or those of its ``layers``; nothing for a place without positions."""
-    layers = [_describe_choice(args, choice, place) for choice in encodings_at(args, place)]
-    return layers[0] if len(layers) == 1 else {"layers": layers} if layers else {}
-
-
-def _settings_at(args: Any, place: str) -> list[dict[str, Any]]:
-    """The encodings of a place with the options that the user set to other values than the defaults."""
-    return [
-        without_defaults({"encoding": choice.name, **typed_options(args, choice, place)})
-        for choice in encodings_at(args, place)
-    ]
+    layers = [_describe_choice(args, choice, place) for choice in layers_at(args, place)]
+    if not layers:
+        return {}
+    return layers[0] if len(layers) == 1 else {"layers": layers}
 
 
 def _describe_choice(args: Any, choice: Choice, place: str) -> dict[str, Any]:
-    typed, flags = typed_options(args, choice, place), flags_of(choice.cls.options)
+    options, flags = dict(choice.options), flags_of(choice.cls.options)
     described: dict[str, Any] = {"encoding": choice.name}
-    described |= {option: value for option, value in typed.items() if option in flags}
+    described |= {option: value for option, value in options.items() if option in flags}
     longest = longest_at(args, place)
     if longest is not None and "max_positions" in choice.cls.options:
         described["max_positions"] = longest
@@ -74,7 +68,7 @@ def _describe_choice(args: Any, choice: Choice, place: str) -> dict[str, Any]:
     if args.urpe and supports_urpe(choice.cls):
         described["urpe"] = True
     with torch.device("meta"):  # draws no random numbers
-        learns_scalars = has_scalars(build_encoding(choice.name, heads, width // heads, **typed))
+        learns_scalars = has_scalars(build_encoding(choice.name, heads, width // heads, **options))
     if learns_scalars or args.segment_separator is not None or "urpe" in described:
         described["bias_gain"] = resolve_gain(args.bias_gain, width // heads)
     return described
@@ -127,7 +121,11 @@ def canonical_record(record: Tensor) -> str:
 
 
 def module_record(record: dict[str, Any], module: str) -> dict[str, Any]:
-    """What a record says about a module of the model, by its name: an encoding, or a stack's input positions."""
+    """What a record says about a module of the model, by its name.
+
+    A stack has the description of its side, ``encoder_attn`` that of cross-attention, and a layer its own, if the
+    layers differ.
+    """
     stack, *inside = module.split(".")
     described: dict[str, Any] = record if stack == "encoder" else record.get("target", record)
     if "encoder_attn" in inside and not record.get("cross_attention_positions"):

@@ -63,6 +63,21 @@ def test_each_layer_has_its_encoding_and_shares_with_its_like() -> None:
     assert first is third
 
 
+@pytest.mark.parametrize("typed", ["t5,t5:num_buckets=32", "t5:max_distance=128, t5", "t5"])
+def test_layers_that_are_alike_are_one_encoding_however_they_are_typed(typed: str) -> None:
+    model = build_model("transformer_t5_tiny", "--source-position-encoding", typed)
+    first, second = encodings(model, "encoder")
+    assert first is second
+    assert parse_record(model.position_version) == {"encoding": "t5"}
+
+
+def test_a_layer_between_source_and_target_can_be_without_positions() -> None:
+    model = build_model("transformer_shaw_tiny", "--cross-position-encoding", "t5,nopos")
+    names = [encoding.name for encoding in encodings(model, "decoder", "encoder_attn")]
+    assert names == ["t5", "nopos"]
+    assert parse_record(model.position_version)["cross"] == {"layers": [{"encoding": "t5"}, {"encoding": "nopos"}]}
+
+
 def test_an_option_of_a_layer_precedes_the_flag() -> None:
     flags = "--clipping-distance", "5", "--source-position-encoding", "shaw,shaw:clipping-distance=2"
     model = build_model("transformer_shaw_tiny", *flags, "--cross-position-encoding", "relative_key:left_clip=3")

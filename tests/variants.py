@@ -145,6 +145,8 @@ IN_MODELS = _parameters(
         ("shaw", {"cross_position_encoding": "learned_qk", "clipping_distance": 2}),
         ("rotary", {"cross_position_encoding": "rotary:cross_start=after-source"}),
         ("t5", {"cross_position_encoding": "shaw:clipping_distance=2,sinusoidal_qk", "segment_separator": "w3"}),
+        ("shaw", {"cross_position_encoding": "rotary,rotary:cross_start=after-source"}),
+        ("shaw", {"cross_position_encoding": "t5,nopos"}),
         ("nopos", {"source_position_encoding": "shaw,nopos", "target_position_encoding": "t5,t5:num_buckets=8"}),
         ("shaw", {"target_position_encoding": "diet_abs", "cross_attention_positions": True, "clipping_distance": 2}),
         ("sinusoidal", {"target_position_encoding": "shaw", "segment_separator": "w3"}),

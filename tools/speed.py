@@ -21,9 +21,9 @@ Rows = tuple[list[str], list[list[str]]]
 
 def results(name: str) -> list[Result]:
     """The results of a measurement, and of those of encodings that came later (NAME-later.json)."""
-    files = [path for path in (BENCHMARKS / f"{name}.json", BENCHMARKS / f"{name}-later.json") if path.is_file()]
-    measured = [one for path in files for one in json.loads(path.read_text(encoding="utf-8"))["results"]]
-    return [Result(**{field.name: one[field.name] for field in fields(Result)}) for one in measured]
+    files = [BENCHMARKS / f"{name}.json", *BENCHMARKS.glob(f"{name}-later.json")]
+    measured = [row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["results"]]
+    return [Result(**{field.name: row[field.name] for field in fields(Result)}) for row in measured]
 
 
 def speed() -> Rows:

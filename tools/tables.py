@@ -440,25 +440,31 @@ def options() -> dict[str, str]:
     }
 
 
-#: why encodings are not defined between source and target
-UNDEFINED_BETWEEN = {
+#: why encodings cannot be used between source and target
+NOT_BETWEEN = {
     ("nopos", "sinusoidal", "learned"): "no: has nothing inside attention; `sinusoidal_qk` and `learned_qk` have",
     ("linformer", "diet_abs_lin"): "no: attends to mixtures of words, in the encoder only",
-    ("huang1", "huang2", "huang3"): "no: multiplies q kᵀ by the distance, which no paper does between two sentences",
+    (
+        "huang1",
+        "huang2",
+        "huang3",
+    ): "no: multiplies q kᵀ by a factor of the distance, which no paper does between two sentences",
     (
         "huang4",
         "deberta",
         "transformer_xl",
         "xlnet",
-    ): "no: `shaw` stands for vectors by distance there",
-    ("pope",): "no: `rotary` stands for rotations there",
+    ): "no: not included; `shaw` has a vector for each distance, too",
+    ("pope",): "no: not included; `rotary` rotates, too",
     ("forget",): "no: sums what is forgotten from one word of a sentence to another",
 }
 
 
 def places() -> str:
     """For each encoding, at which places it is defined, or why not."""
-    reasons = {name: reason for names, reason in UNDEFINED_BETWEEN.items() for name in names}
+    reasons = {name: reason for names, reason in NOT_BETWEEN.items() for name in names}
+    missing = {name for name, cls in ENCODINGS.items() if not cls.facts.supports_cross_attention} - reasons.keys()
+    assert not missing, f"say in NOT_BETWEEN why {missing} cannot be used between source and target"
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, cls in ENCODINGS.items():
         replacement = cls.facts.in_decoder
@@ -492,7 +498,12 @@ def performance() -> dict[str, str]:
     gpu = "Not measured on a GPU yet: `bash scripts/check_gpu.sh OUT` measures it."
     if (on_gpu := speed.gpu()) is not None:
         gpu = f"Ratio to stock. Of time, memory and kernels, below 1 is less.\n\n{table(*on_gpu)}"
-    return {"speed": table(*speed.speed()), "cross": table(*speed.cross()), "growth": table(*speed.growth()), "gpu": gpu}
+    return {
+        "speed": table(*speed.speed()),
+        "cross": table(*speed.cross()),
+        "growth": table(*speed.growth()),
+        "gpu": gpu,
+    }
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {

@@ -1,7 +1,7 @@
 """Vectors of absolute positions, added to what attention projects to queries and keys, but not to values.
 
 Carion et al. (2020), "DETR", https://arxiv.org/abs/2005.12872, add them in every layer. Miyazaki, Mino and Kaneko
-(2024), https://aclanthology.org/2024.lrec-main.1478, recommend them between source and target.
+(2024), https://aclanthology.org/2024.lrec-main.1478, find that vectors of positions belong there, and not on values.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class QueryKeyVectors(PositionEncoding):
             projected = projection(p)
             return (projected[..., :-1, :] - projected[..., -1:, :]).to(x.dtype)
 
-        def table(length: int) -> Tensor:
-            key = self.vectors_key, length, precision
-            p = positions.cache.get(key, lambda: vectors(torch.arange(length, device=x.device)), learned=True)
+        def table(capacity: int) -> Tensor:
+            key = self.vectors_key, capacity, precision
+            p = positions.cache.get(key, lambda: vectors(torch.arange(capacity, device=x.device)), learned=True)
             return project(p)
 
         if places.is_floating_point():
@@ -90,8 +90,9 @@ class QueryKeyVectors(PositionEncoding):
             else:  # each position is projected once
                 longest = getattr(self, "max_positions", None)
                 by_position = positions.cache.get_for_generation((self, projection), extent, table, longest)
-            counts_on = positions.is_right_padded
-            projected = by_position[None, first : first + x.size(2)] if counts_on else by_position[places]
+            # A slice is cheaper than an index, whose gradient adds up row by row.
+            is_slice = positions.is_right_padded
+            projected = by_position[None, first : first + x.size(2)] if is_slice else by_position[places]
         return projected.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
 
 

@@ -44,7 +44,7 @@ class Rotary(PositionEncoding):
 
     Between source and target, i is a position in the target and j one in the source, both from 0; or, with
     ``cross_start`` "after-source", i counts on from the end of the source, as in RedLLM (Zhang et al. 2025,
-    https://arxiv.org/abs/2510.26622), whose decoder reads source and target as one sequence.
+    https://arxiv.org/abs/2510.26622), which numbers source and target as one sequence.
 
     No parameters. Distances are unlimited. Extra time: O(B H (T + S) d), memory the same.
     """
@@ -113,7 +113,8 @@ class Rotary(PositionEncoding):
         origin = positions.keys // 2 if q.dtype == torch.float16 and positions.cache.generation is None else 0
 
         def find(direction: int) -> tuple[Tensor, Tensor]:
-            key = ("rotary", self.rotary_dim, self.scaled_base, self.rotary_linear_scale, direction, origin, precise)
+            scaled = self.rotary_dim, self.scaled_base, self.rotary_linear_scale
+            key = ("rotary", *scaled, self.cross_start, direction, origin, precise)
             return at_positions(
                 positions,
                 k.size(2),

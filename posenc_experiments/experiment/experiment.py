@@ -161,11 +161,13 @@ class Experiment(ExperimentDirectory):
             RecipeError: a file that a flag names is missing.
         """
         import fairseq_posenc
+        from fairseq_posenc.arguments import PLACES
         from fairseq_posenc.encodings import ENCODINGS
+        from fairseq_posenc.encodings.contract.registry import names_in
 
         run, recipe, flags = self.run, self.run.recipe, self.train_flags
-        typed = [flags.get(f"{place}-position-encoding") or "" for place in ("source", "target", "cross")]
-        names = {self.encoding, *(layer.partition(":")[0] for text in typed for layer in text.split(","))}
+        typed = [flags.get(f"{place}-position-encoding") or "" for place in PLACES]
+        names = {self.encoding, *(name for text in typed for name in names_in(text))}
         names |= {ENCODINGS[name].facts.in_decoder or "" for name in names if name in ENCODINGS}
         # Whether validation affects the learning rate or the end of the training.
         validated = "patience" in flags or flags.get("lr-scheduler") == "reduce_lr_on_plateau"

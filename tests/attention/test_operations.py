@@ -14,15 +14,7 @@ benchmark = pytest.importorskip(
 #: the most operations that an encoding adds to stock fairseq's, in a forward and a backward pass of 2 + 2 layers; below
 #: zero, because cross-attention is fused here, and because stock's sinusoids take 47
 MOST_ADDED = {
-    **{
-        "nopos": -43,
-        "sinusoidal": -13,
-        "learned": -23,
-        "sinusoidal_qk": 999,
-        "learned_qk": 999,
-        "alibi": -45,
-        "rotary": -21,
-    },
+    **{"nopos": -43, "sinusoidal": -13, "learned": -23, "alibi": -45, "rotary": -21},
     **{"diet_rel": -1, "diet_abs": -7, "t5": 5, "linformer": 5, "huang2": 9, "tupe_abs": 19, "relative_key": 21},
     **{"huang1": 21, "huang3": 31, "kerple_power": 33, "tupe_rel": 39, "diet_abs_lin": 41, "shaw": 45},
     **{"huang4": 57, "kerple_log": 57, "xlnet": 67, "transformer_xl": 71, "forget": 77, "deberta": 85, "pope": 87},

@@ -2,6 +2,7 @@
 
 import copy
 from functools import partial
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -210,6 +211,26 @@ def test_cross_attention_equals_the_naive_reference(name, options, left):
         step = CrossPositions(target, source_mask, source_segments)
         output, _ = attend(q[:, :, t : t + 1], k, v, encoding, source_mask, positions=step)
         assert_equal_where_defined(output, expected[:, :, t : t + 1])
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_layers_of_other_options_share_positions(name):
+    """The layers of a stack share the positions of a pass; what is cached for one must not serve another."""
+    sides = {True: [{}], False: [{"bidirectional": False}]}
+    for options in VARIANTS.get(name, ()):
+        sides[options.get("bidirectional", True)].append(options)
+    target, source_mask = Positions(LENGTH, LENGTH, RIGHT), padding_mask([9, 5, 3], left=True)
+    (q, *own), (_, *source) = inputs(), make_qkv(BATCH, 9, LENGTH)
+    kinds = [(partial(Positions, LENGTH, LENGTH, RIGHT), own)]
+    if ENCODINGS[name].facts.supports_cross_attention:
+        kinds.append((partial(CrossPositions, target, source_mask), source))
+    for (make, (k, v)), alternatives in product(kinds, sides.values()):
+        encodings = [make_encoding(name, options) for options in alternatives if len(alternatives) > 1]
+        for pair in permutations(encodings, 2):
+            shared = make()
+            for encoding in pair:
+                output, expected = (attend(q, k, v, encoding, positions=p)[0] for p in (shared, make()))
+                torch.testing.assert_close(output, expected, rtol=0, atol=0)
 
 
 # Single encodings

@@ -33,9 +33,10 @@ class Facts:
 
     Args:
         input_positions: what the architecture adds to the embeddings: "none", "sinusoidal" or "learned".
-        reads: what attention reads of positions: "nothing", or only their order; "distances" between columns;
-            "integers", positions that are rows of a table; "reals", positions of any value; or "differences" of
-            such positions. Decides which --position-augmentation is defined.
+        reads: what attention reads of positions, which decides what --position-augmentation is defined: "nothing", or
+            only their order (nopos); "distances" between columns (shaw); "integers", rows of a table (diet_abs);
+            "reals", positions of any value (sinusoidal_qk); or "differences" of such positions, so that a shift has no
+            effect (rotary).
         supports_cross_attention: whether it supports cross-attention, where a distance is the source position minus
             the target position.
         projects_length: whether ``transform`` changes the number of keys. It must then exclude padding, since masks of
@@ -62,7 +63,7 @@ class Facts:
 class PositionEncoding(LearnedScalars):
     """How position information enters attention. The hooks of this base class change nothing.
 
-    Shapes: B batch, H heads, T queries, S keys, d head_dim. The queries are the last T of the S keys.
+    Shapes: B batch, H heads, T queries, S keys, d head_dim. In self-attention the queries are the last T of the S keys.
 
     Attention projects, splits heads, and caches keys and values. An encoding reads the padding from
     ``positions.padding_mask``; it needs the padding only if it mixes keys. To compute a value once, use
@@ -135,6 +136,8 @@ class PositionEncoding(LearnedScalars):
     def read_layer(self, x: Tensor, projections: Projections | None) -> Tensor | None:
         """Reads the layer's input x (B, n, H d) and attention's projections at the start of each pass.
 
+        Between source and target, x is the encoder's output.
+
         An encoding that keeps the projections keeps them as this tuple, which nn.Module does not register: they belong
         to attention, which lists them in its own ``parameters`` and ``state_dict`` and moves them to another device.
 
@@ -148,7 +151,8 @@ class PositionEncoding(LearnedScalars):
     def transform(self, q: Tensor, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor, Tensor]:
         """Transforms q (B, H, T, d), k and v (B, H, S, d); q is not yet scaled.
 
-        In incremental decoding k and v contain the new keys only; attention caches the result.
+        In incremental decoding k and v contain the new keys only; attention caches the result. Between source and
+        target, the later steps have no new keys (length 0).
         """
         return q, k, v
 

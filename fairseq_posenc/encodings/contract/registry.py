@@ -172,6 +172,11 @@ class Choice:
         return find_encoding(self.name)
 
 
+def names_in(text: str) -> list[str]:
+    """The names of encodings as typed in a flag, which may be names of none."""
+    return [part.strip().partition(":")[0] for part in text.split(",")]
+
+
 def parse_choices(text: str) -> tuple[Choice, ...]:
     """Parses encodings as typed in a flag: ``shaw``, ``shaw:clipping_distance=8``, or by layer, ``shaw,nopos``.
 
@@ -180,7 +185,7 @@ def parse_choices(text: str) -> tuple[Choice, ...]:
     """
     choices = []
     for part in text.split(","):
-        name, *settings = part.split(":")
+        name, *settings = part.strip().split(":")
         known = flags_of(find_encoding(name).options)
         options = {}
         for setting in settings:
@@ -189,6 +194,8 @@ def parse_choices(text: str) -> tuple[Choice, ...]:
             if key not in known or not equals:
                 listed = ", ".join(f"{option}=VALUE" for option in known) or "none"
                 raise FlagError(f"{part}: {setting!r} is no option of {name}; its options: {listed}.")
+            if key in options:
+                raise FlagError(f"{part}: {key} is given twice; leave one of them out.")
             options[key] = parse_option(key, known[key], value)
         choices.append(Choice(name, tuple(sorted(options.items()))))
     return tuple(choices)

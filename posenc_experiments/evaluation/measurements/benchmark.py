@@ -318,10 +318,16 @@ def configure(model: str, settings: Settings, task: TranslationTask) -> Any:
         # As in the papers, where the languages have a joint dictionary.
         *(["--share-all-embeddings"] if task.source_dictionary == task.target_dictionary else []),
         *settings.flags,
-        *(flag(name) + equals + value for name, equals, value in (o.partition("=") for o in options.split(",") if o)),
+        *(_as_flag(option) for option in options.split(",") if option),
         *("--arch", arch),
     ]
     return convert_namespace_to_omegaconf(Namespace(**read("train", tuple(words))))
+
+
+def _as_flag(option: str) -> str:
+    """An option and its value, such as clipping_distance=4, as a flag."""
+    name, equals, value = option.partition("=")
+    return flag(name) + equals + value
 
 
 def build_update(model: str, settings: Settings, task: TranslationTask) -> Callable[[Any], Any]:
