@@ -294,6 +294,7 @@ def scoring() -> dict[str, str]:
             ]
             power.append([units, welch["seeds"], *powers])
     return {
+        "thresholds": thresholds(),
         "power": table(["units", "seeds", *(f"{effect} BLEU" for effect in effects)], power),
         "level": table(["trainings", "settings", "level", "pooled"], kept),
         "simulated": table(
@@ -458,6 +459,18 @@ NOT_BETWEEN = {
     ("pope",): "no: not included; `rotary` rotates, too",
     ("forget",): "no: sums what is forgotten from one word of a sentence to another",
 }
+
+
+def thresholds() -> str:
+    """The differences of metrics at which people agree with them equally often: Kocmi et al.'s fitted curves."""
+    curves = {row["metric"]: (float(row["highest"]), float(row["slope"])) for row in read(DATA / "thresholds.csv")}
+    highest, slope = curves["BLEU"]
+    rows = []
+    for points in (0.5, 1, 2, 3):
+        accuracy = highest / (1 + math.exp(-slope * points))
+        others = [f"{-math.log(most / accuracy - 1) / own:.2f}" for most, own in list(curves.values())[1:]]
+        rows.append([f"{points} BLEU", f"{accuracy:.0f} of 100", *others])
+    return table(["difference", "people agree", *list(curves)[1:]], rows)
 
 
 def places() -> str:

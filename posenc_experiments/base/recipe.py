@@ -21,6 +21,8 @@ SAVE_INTERVAL = {"epochs": "save-interval", "updates": "save-interval-updates"}
 GENERATION_TASKS = {"power": "translation", "wu": "translation_gnmt_penalty"}
 #: the metrics of SacreBLEU that score.metrics adds to BLEU and chrF; evaluation/metrics.py makes them
 METRICS = ("chrf++", "ter")
+#: the neural metrics of score.neural; evaluation/scores/neural.py runs or reads them
+NEURAL = ("comet", "metricx", "bleurt")
 #: the kinds of score.tokenized, and the word for each in tables
 TOKENIZED_KINDS = {"split": "historical", "lowercase": "lowercased"}
 
@@ -195,12 +197,15 @@ class Scoring(Section):
     #: neither; empty: do not
     tokenized: str = limited("", choices=TOKENIZED_KINDS)
     metrics: list[str] = field(default_factory=list)  # of METRICS
+    neural: dict[str, str] = field(default_factory=dict)  # the model of each of NEURAL
     tokenize: str | None = None  # SacreBLEU's tokenizer of BLEU; None: that of the target language
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for metric in self.metrics:
             require(metric in METRICS, "metrics", f"'{metric}' is not one of {', '.join(METRICS)}")
+        for metric in self.neural:
+            require(metric in NEURAL, "neural", f"'{metric}' is not one of {', '.join(NEURAL)}")
         if self.tokenize is not None:
             from sacrebleu.metrics.bleu import BLEU
 

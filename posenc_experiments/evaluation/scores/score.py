@@ -28,7 +28,7 @@ class ScoreStage(Stage):
 
     def settings(self, experiment: Experiment) -> list[Any]:
         run, tokenizer = experiment.run, experiment.run.tokenizer
-        scoring = replace(run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer)
+        scoring = replace(run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer, neural={})
         tools = ["sacrebleu", *(["sacremoses"] if scoring.tokenized else [])]
         versions = [importlib.metadata.version(tool) for tool in tools]
         local = {test: local_reference(name, run.pair) is not None for test, name in scoring.testsets.items()}
