@@ -92,10 +92,18 @@ def arch_of(args: Any) -> str:
 
 
 def encodings_at(args: Any, place: str) -> tuple[Choice, ...]:
-    """The encodings of a place: one for all its layers, or one for each; none between source and target by default."""
-    own = getattr(args, f"{place}_position_encoding", None)
+    """The encodings of a place: one for all its layers, or one for each; none between source and target by default.
+
+    Raises:
+        FlagError: names the flag in which an encoding or option is unknown, or a value invalid.
+    """
+    name = f"{place}_position_encoding"
+    own = getattr(args, name, None)
     if own is not None:
-        return parse_choices(own)
+        try:
+            return parse_choices(own)
+        except FlagError as error:
+            raise FlagError(f"{flag(name)}: {error}") from None
     if place == "cross":
         return encodings_at(args, "target") if getattr(args, "cross_attention_positions", None) else ()
     # An encoding that has no causal form is replaced in the decoder.
@@ -233,6 +241,11 @@ def _check_places(args: Namespace, places: dict[str, tuple[Choice, ...]]) -> Non
                 f"{typed} names {len(choices)} encodings, but the {stack} has {layers} layers: name one for "
                 "all of them, or as many."
             )
+        if len(choices) > 1 and getattr(args, f"{stack}_layers_to_keep", None):
+            raise FlagError(
+                f"--{stack}-layers-to-keep cannot be used with {typed} for each layer: name one encoding for all "
+                "layers, and train again."
+            )
         kinds = _input_kinds(choices)
         if len(kinds) > 1:
             raise FlagError(f"{typed}: the embeddings get one kind of position, not {' and '.join(sorted(kinds))}.")
@@ -286,11 +299,10 @@ def _check_augmentation(args: Namespace) -> None:
         )
     if encodings_at(args, "cross") or (args.urpe and mode != "shift"):
         cross = "--cross-attention-positions" if args.cross_attention_positions else "--cross-position-encoding"
-        other = cross if encodings_at(args, "cross") else "--urpe"
-        raise FlagError(
-            f"--position-augmentation {mode} cannot be used with {other}, which reads distances between tokens, "
-            "not their positions: leave one of them out."
-        )
+        other, reason = "--urpe", "which reads distances between tokens, not their positions"
+        if encodings_at(args, "cross"):
+            other, reason = cross, "since positions of source and target are drawn separately"
+        raise FlagError(f"--position-augmentation {mode} cannot be used with {other}, {reason}: leave one of them out.")
 
 
 def check_keys(args: Namespace, model: type[FairseqEncoderDecoderModel]) -> None:

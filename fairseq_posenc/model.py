@@ -36,6 +36,7 @@ from .encodings import PositionEncoding, build_encoding
 from .encodings.contract.base import ADDED
 from .encodings.contract.gain import modules_with_scalars, present_scalars, scale_around
 from .encodings.contract.registry import Choice, add_gain, has_scalars, supports_urpe
+from .encodings.query_key import QueryKeyVectors
 from .errors import CheckpointError, FlagError
 from .input_positions import LearnedPositions
 from .layers import LayerEncodings, PositionDecoder, PositionEncoder, StackSettings, name_dropout_as_stock
@@ -252,6 +253,11 @@ def _make_encoding(cfg: Any, place: str, stack: Any, choice: Choice) -> Position
     urpe = bool(cfg.urpe) and supports_urpe(cls)
     heads = stack.attention_heads
     encoding = build_encoding(name, heads, stack.embed_dim // heads, num_segments, urpe=urpe, **options)
+    if place == "cross" and isinstance(encoding, QueryKeyVectors) and cfg.encoder.embed_dim != stack.embed_dim:
+        raise FlagError(
+            f"{name} between source and target has vectors of one width: set --encoder-embed-dim and "
+            "--decoder-embed-dim to the same number."
+        )
     if encoding.needs_segments and num_segments is None:
         raise FlagError(f"{name} with these flags needs segments: set --segment-separator to the token that ends one.")
     if cfg.bias_gain is not None and has_scalars(encoding):

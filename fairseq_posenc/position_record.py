@@ -131,7 +131,8 @@ def module_record(record: dict[str, Any], module: str) -> dict[str, Any]:
     if "encoder_attn" in inside and not record.get("cross_attention_positions"):
         described = record.get("cross", {})
     if "layers" in inside and "layers" in described:
-        described = described["layers"][int(inside[inside.index("layers") + 1])]
+        number = int(inside[inside.index("layers") + 1])
+        described = dict(enumerate(described["layers"])).get(number, {})  # the model may have more layers
     return described
 
 

@@ -182,6 +182,11 @@ class Positions:
             return torch.tensor([[self.keys]], device=self.device)
         return (~self.padding_mask).sum(dim=1, keepdim=True)
 
+    @property
+    def end(self) -> Tensor:
+        """The position after the last token of each sentence, (batch, 1), if all positions are shifted alike."""
+        return self.lengths + self.extent[1] - self.keys
+
     @cached_property
     def tokens_before(self) -> Tensor:
         """The number of tokens before each key, without padding, (batch, keys), or (1, keys) if right-padded; int64."""

@@ -392,11 +392,15 @@ RANDOM = ("--position-augmentation", "random")
         ("shaw", ["--cross-self-attention"], "--cross-self-attention cannot be used"),
         ("pope", ["--cross-attention-positions", "true"], "pope cannot be used between .*; .*diet_rel"),
         ("shaw", ["--cross-position-encoding", "xlnet"], "--cross-position-encoding: xlnet cannot .*; use one of"),
-        ("t5", ["--cross-position-encoding", "rotray"], "'rotray' .did you mean rotary"),
+        ("t5", ["--cross-position-encoding", "rotray"], "--cross-position-encoding: .*'rotray' .did you mean rotary"),
         ("t5", ["--cross-position-encoding", "t5", "--cross-attention-positions", "true"], "contradict each other"),
         ("t5", ["--source-position-encoding", "shaw,t5,t5"], "names 3 encodings, but the encoder has 2 layers"),
         ("t5", ["--source-position-encoding", "learned,sinusoidal"], "one kind of position, not learned and sinus"),
-        ("t5", ["--source-position-encoding", "shaw:num_buckets=8"], "'num_buckets=8' is no option of shaw"),
+        (
+            "t5",
+            ["--source-position-encoding", "shaw:num_buckets=8"],
+            "--source-position-encoding: shaw:num.* is no option of shaw",
+        ),
         (
             "t5",
             ["--source-position-encoding", "shaw:clipping-distance=no"],
@@ -405,6 +409,16 @@ RANDOM = ("--position-augmentation", "random")
         ("rotary", ["--cross-start", "after-source"], "--cross-start has no meaning for"),
         ("t5", ["--source-position-encoding", "rotary:cross_start=zero"], "rotary: cross_start has no effect"),
         ("t5", ["--cross-position-encoding", "rotary:xpos=true"], "rotary: xpos has no effect at this place"),
+        (
+            "t5",
+            ["--cross-position-encoding", "learned_qk", "--decoder-embed-dim", "24", "--decoder-output-dim", "24"],
+            "learned_qk between source and target .* to the same number",
+        ),
+        (
+            "t5",
+            ["--source-position-encoding", "t5,nopos", "--encoder-layers-to-keep", "1"],
+            "--encoder-layers-to-keep cannot be used with --source-position-encoding for each layer",
+        ),
         ("t5", ["--cross-position-encoding", "nopos"], "nopos cannot be used between source and target"),
         ("t5", ["--source-position-encoding", "t5:num_buckets=8:num_buckets=4"], "num_buckets is given twice"),
         (

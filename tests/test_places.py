@@ -133,6 +133,33 @@ def test_fine_tuning_keeps_the_position_parameters_of_like_layers() -> None:
     assert torch.equal(fresh["relative_bias"], new[1].relative_bias)  # diet_rel's table has another meaning
 
 
+def test_fine_tuning_continues_in_a_deeper_stack() -> None:
+    trained = build_model("transformer_t5_tiny", "--cross-position-encoding", "t5,diet_rel")
+    model = build_model("transformer_t5_tiny", "--cross-position-encoding", "t5", "--decoder-layers", "3")
+    state = {**model.state_dict(), **trained.state_dict()}  # what fairseq would refuse is not this test's
+    with fine_tuning():
+        model.load_state_dict(state, strict=False)
+
+
+def test_a_shift_of_the_source_moves_a_target_that_counts_on_from_it() -> None:
+    """Rotations depend on differences alone, so that nothing changes."""
+    encoding: Any = build_encoding("rotary", HEADS, WIDTH, cross_start="after-source").double()
+    q, k, v = (torch.randn(2, HEADS, length, WIDTH, dtype=torch.float64) for length in (5, 7, 7))
+    padding = torch.arange(7) < torch.tensor([[0], [3]])
+    outputs = [
+        core.attend(q, k, v, encoding, positions=CrossPositions(Positions(5, 5), padding, shift=shift))[0]
+        for shift in (0, 10)
+    ]
+    torch.testing.assert_close(*outputs, rtol=0, atol=1e-10)
+
+
+def test_sinusoids_of_an_odd_width_end_in_a_zero() -> None:
+    encoding: Any = build_encoding("sinusoidal_qk", 3, 5)
+    vectors = encoding.vectors(torch.arange(4), torch.float64)
+    assert vectors.shape == (4, 15)
+    assert not vectors[:, -1].any()
+
+
 def test_the_keys_of_the_source_are_transformed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build_model("transformer_rotary_tiny", "--cross-attention-positions", "true")
     transform, keys = ENCODINGS["rotary"].transform, []

@@ -122,10 +122,11 @@ class SinusoidalQueryKey(QueryKeyVectors):
         return self.name, self.num_heads * self.head_dim
 
     def vectors(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        half = self.num_heads * self.head_dim // 2
+        width = self.num_heads * self.head_dim
+        half = width // 2
         frequencies = torch.logspace(0, -1, half, 10000, dtype=torch.float64, device=positions.device)
         angles = positions[..., None] * frequencies
-        return torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
+        return F.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, width - 2 * half)).to(dtype)  # as fairseq
 
 
 @register_encoding("learned_qk")

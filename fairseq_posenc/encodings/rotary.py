@@ -121,7 +121,7 @@ class Rotary(PositionEncoding):
                 key,
                 lambda places: self._factors(places, direction, origin, precise),
                 q.device,
-                positions.lengths if self.cross_start == "after-source" else 0,
+                positions.end if self.cross_start == "after-source" else 0,
             )
 
         query_rotations, key_rotations = find(1 if self.decays else 0)

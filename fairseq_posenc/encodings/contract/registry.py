@@ -193,7 +193,7 @@ def parse_choices(text: str) -> tuple[Choice, ...]:
             key = key.replace("-", "_")
             if key not in known or not equals:
                 listed = ", ".join(f"{option}=VALUE" for option in known) or "none"
-                raise FlagError(f"{part}: {setting!r} is no option of {name}; its options: {listed}.")
+                raise FlagError(f"{part}: {setting!r} is no option of {name}, which are written so: {listed}.")
             if key in options:
                 raise FlagError(f"{part}: {key} is given twice; leave one of them out.")
             options[key] = parse_option(key, known[key], value)
