@@ -11,7 +11,17 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, FairseqEncoderDecoderModel
 from .attention.backends import BACKENDS
 from .augmentation import choice as augmentation
 from .encodings import ENCODINGS, find_encoding
-from .encodings.contract.options import BIAS_GAIN, NUM_SEGMENTS, URPE, Option, flag, flags_of, parse_bool, whole
+from .encodings.contract.options import (
+    BIAS_GAIN,
+    NUM_SEGMENTS,
+    URPE,
+    Option,
+    flag,
+    flags_of,
+    parse_bool,
+    positive,
+    whole,
+)
 from .encodings.contract.registry import Choice, default_options, known_options, parse_choices, supports_urpe
 from .errors import FlagError
 
@@ -48,6 +58,18 @@ MODEL_FLAGS = {
         str, "token that ends a segment; the segment of a token is the number of separators before it"
     ),
     "num_segments": NUM_SEGMENTS,
+    "segment_shift": Option(
+        whole(1), "positions are higher by this much after each --segment-separator; 0 (the default) leaves them"
+    ),
+    "length_encoding": Option(
+        str,
+        "sinusoids of the target's length, added to the decoder's input: of the tokens that are left (difference), or "
+        "of the position with wavelengths up to the length (ratio); none by default",
+        ("difference", "ratio"),
+    ),
+    "length_ratio": Option(
+        positive, "tokens of a translation per token of its source that --length-encoding asks for, 1 by default"
+    ),
     "bias_gain": BIAS_GAIN,
     "urpe": URPE,
     "attention_backend": Option(
@@ -205,11 +227,20 @@ def check_arguments(args: Namespace) -> None:
                 "--input-positions instead."
             )
     adds_sinusoids = any(input_positions_of(args, side) == "sinusoidal" for side in SIDES)
+    reads_positions = any(
+        input_positions_of(args, side) != "none" or choice.cls.facts.reads in ("integers", "reals", "differences")
+        for side in SIDES
+        for choice in places[side]
+    )
     multiplies_weights = any(map(supports_urpe, classes))
     for name, without, reason in (
         ("cross_attention_positions", args.no_cross_attention, "with --no-cross-attention"),
         ("cross_position_encoding", args.no_cross_attention, "with --no-cross-attention"),
         ("num_segments", args.segment_separator is None, "without --segment-separator"),
+        ("segment_shift", args.segment_separator is None, "without --segment-separator"),
+        ("segment_shift", not reads_positions, f"for {arch}, which reads distances alone"),
+        ("length_encoding", input_positions_of(args, "target") != "sinusoidal", "without sinusoids in the decoder"),
+        ("length_ratio", args.length_encoding is None, "without --length-encoding"),
         ("urpe", not multiplies_weights, f"for {arch} ({described}), which adds no bias to the logits of single keys"),
         ("sinusoids", not adds_sinusoids, f"for {arch} without --input-positions sinusoidal"),
     ):
@@ -283,6 +314,10 @@ def _check_augmentation(args: Namespace) -> None:
         if name != "position_augmentation" and getattr(args, name) is not None and name not in own:
             modes = " or ".join(other for other, flags in augmentation.DEFAULTS.items() if name in flags)
             raise FlagError(f"{flag(name)} has no meaning without --position-augmentation {modes}: leave it out.")
+    cross = "--cross-attention-positions" if args.cross_attention_positions else "--cross-position-encoding"
+    if args.segment_shift and (mode or encodings_at(args, "cross")):
+        other = f"--position-augmentation {mode}" if mode else cross
+        raise FlagError(f"--segment-shift cannot be used with {other}, which has other positions: leave one out.")
     if mode is None:
         return
     effect = augmentation.combined(
@@ -298,7 +333,6 @@ def _check_augmentation(args: Namespace) -> None:
             "--input-positions that read such positions."
         )
     if encodings_at(args, "cross") or (args.urpe and mode != "shift"):
-        cross = "--cross-attention-positions" if args.cross_attention_positions else "--cross-position-encoding"
         other, reason = "--urpe", "which reads distances between tokens, not their positions"
         if encodings_at(args, "cross"):
             other, reason = cross, "since positions of source and target are drawn separately"

@@ -41,16 +41,40 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
     def __init__(self, stock: SinusoidalPositionalEmbedding) -> None:
         super().__init__(stock.embedding_dim, stock.padding_idx, init_size=len(stock.weights))
 
+    #: the kind of --length-encoding, and its tokens of a translation per token of the source
+    length_encoding: str | None = None
+    length_ratio = 1.0
+
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         rows = given_rows(self.padding_idx)
         if rows is None:
-            return super().forward(input, *args, **kwargs)
-        return self.of_rows(rows).masked_fill(rows.eq(self.padding_idx)[..., None], 0).to(self.weights)
+            vectors: Tensor = super().forward(input, *args, **kwargs)
+        else:
+            vectors = self.of_rows(rows).masked_fill(rows.eq(self.padding_idx)[..., None], 0).to(self.weights)
+        return vectors if self.length_encoding is None else vectors + self._of_lengths().to(vectors)
 
-    def of_rows(self, rows: Tensor) -> Tensor:
-        """The vectors of rows of fairseq's table, which may be real numbers, (..., width)."""
+    def _of_lengths(self) -> Tensor:
+        """The length encoding of each query, (batch, queries, width).
+
+        The length is the target's own, or in a generation that of the source times the ratio.
+        """
+        stack = current_positions()
+        assert stack is not None, "only a decoder encodes lengths"
+        lengths, first = stack.own.lengths, self.padding_idx + 1
+        if stack.own.cache.generation is not None and stack.cross is not None:
+            lengths = (self.length_ratio * stack.cross.lengths).round().long().clamp(min=1)
+        if self.length_encoding == "difference":
+            return self.of_rows(lengths - stack.own.query_positions + first)
+        return self.of_rows(stack.own.query_positions + first, lengths)
+
+    def of_rows(self, rows: Tensor, base: Tensor | float = 10000.0) -> Tensor:
+        """The vectors of rows of fairseq's table, which may be real numbers, (..., width).
+
+        Args:
+            base: of the wavelengths; a tensor is broadcastable to rows.
+        """
         half = self.embedding_dim // 2
-        step = math.log(10000) / (half - 1)
+        step = (math.log(base) if isinstance(base, float) else base.float().log()[..., None]) / (half - 1)
         frequencies = torch.exp(torch.arange(half, dtype=torch.float, device=rows.device) * -step)
         # In single precision, as fairseq, if positions are whole.
         angles = rows.to(torch.promote_types(rows.dtype, torch.float))[..., None] * frequencies
@@ -83,9 +107,10 @@ class PaperSinusoids(SinusoidalPositions):
             self._make(longest)
         return super().forward(input, *args, **kwargs)
 
-    def of_rows(self, rows: Tensor) -> Tensor:
+    def of_rows(self, rows: Tensor, base: Tensor | float = 10000.0) -> Tensor:
         exponents = torch.arange(0, self.embedding_dim, 2, dtype=torch.float64, device=rows.device)
-        angles = (rows - self.padding_idx - 1)[..., None] * 10000 ** (-exponents / self.embedding_dim)
+        longest = base if isinstance(base, float) else base.double()[..., None]
+        angles = (rows - self.padding_idx - 1)[..., None] * longest ** (-exponents / self.embedding_dim)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., : self.embedding_dim]
 
 

@@ -195,6 +195,9 @@ class PositionDecoder(TransformerDecoderBase):
         self.settings = settings
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
         replace_input_positions(self, cfg.bias_gain, cfg.sinusoids)
+        if cfg.length_encoding is not None:
+            positions: Any = self.embed_positions
+            positions.length_encoding, positions.length_ratio = cfg.length_encoding, cfg.length_ratio or 1.0
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(PositionDecoderLayer(cfg, no_encoder_attn, settings=self.settings), cfg)

@@ -35,6 +35,7 @@ def describe_positions(args: Any) -> dict[str, Any]:
         description |= {"cross_attention_positions": True} if same else {"cross": cross}
     if args.segment_separator is not None:
         description |= {"segment_separator": args.segment_separator, "num_segments": args.num_segments}
+    description |= {name: value for name in ("segment_shift", "length_encoding") if (value := getattr(args, name))}
     return without_defaults(description)
 
 

@@ -7,15 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fairseq.modules import SinusoidalPositionalEmbedding
 
 from fairseq_posenc import attend
 from fairseq_posenc.attention import backends
 from fairseq_posenc.attention.module import StackPositions, use_positions
 from fairseq_posenc.augmentation.choice import MODES, UNDEFINED, WORKS, combined, effect
-from fairseq_posenc.augmentation.modes import Cape, Random, Shift, cape, shifted_positions
+from fairseq_posenc.augmentation.modes import Cape, Random, SegmentShift, Shift, cape, shifted_positions
 from fairseq_posenc.checkpoints.training import training_settings
 from fairseq_posenc.encodings import ENCODINGS
 from fairseq_posenc.errors import FlagError
+from fairseq_posenc.input_positions import SinusoidalPositions
+from fairseq_posenc.model import PositionMismatch
+from fairseq_posenc.position_record import parse_record
 from fairseq_posenc.positions import Positions
 from tests.models import (
     PAD,
@@ -316,3 +320,103 @@ def test_checkpoints_of_different_modes_are_of_different_models():
     model = {"_name": "transformer_t5_tiny", "position_augmentation": "random", "clipping_distance": 3}
     state = {"cfg": {"model": model}, "model": {"position_version": torch.zeros(1)}}
     assert training_settings(state) == {"model": "transformer_t5_tiny", "position_augmentation": "random"}
+
+
+# Segments and lengths
+
+SEGMENTED = ("--segment-separator", "w3", "--num-segments", "1")
+
+
+def test_segment_shifts_are_those_of_the_authors_code():
+    arrays = golden("segment_shift__lupo")
+    padding = arrays["positions"].eq(PAD)
+    moved = SegmentShift(21).target_positions(Positions(10, 10, padding, segments=arrays["segments"]), training=False)
+    assert torch.equal((moved.key_positions + PAD + 1)[~padding], arrays["shifted"][~padding])
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rotary", "diet_abs"])
+def test_positions_are_higher_in_each_next_segment_also_in_a_translation(name):
+    model = enlarge_positions(build_model(f"transformer_{name}_tiny", "--segment-shift", "7", *SEGMENTED))
+    separator = model.decoder.dictionary.index("w3")
+    source, target = positions_seen(model)
+    for tokens, positions in zip(INPUTS, (source, target), strict=True):
+        real = tokens.ne(PAD)
+        before = (tokens.eq(separator).cumsum(1) - tokens.eq(separator).long())[real]
+        plain = (real.cumsum(1) - 1)[real]
+        assert torch.equal(positions.key_positions[real], plain + 7 * before)
+    for sentence, (best, *_) in zip(INPUTS[0], translate(model, INPUTS[0]), strict=True):
+        expected = log_probabilities(model, sentence[sentence.ne(PAD)], best["tokens"]).float()
+        torch.testing.assert_close(best["positional_scores"], expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["difference", "ratio"])
+def test_length_sinusoids_are_those_of_the_authors_code(kind):
+    arrays = golden("length_sinusoids__takase")
+    embed = SinusoidalPositions(SinusoidalPositionalEmbedding(16, PAD, 64))
+    embed.length_encoding = kind
+    tokens, lengths = arrays["tokens"], arrays["lengths"]
+    own = Positions(9, 9, tokens.eq(PAD))
+    with use_positions(StackPositions(own)):
+        vectors = embed(tokens) - SinusoidalPositionalEmbedding(16, PAD, 64)(tokens)
+    assert torch.equal(own.lengths[:, 0], lengths)
+    for b, length in enumerate(lengths.tolist()):
+        ours, theirs = vectors[b, :length], arrays[kind][b, :length]
+        if kind == "difference":  # their rows are one lower
+            ours, theirs = ours[1:], theirs[:-1]
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["difference", "ratio"])
+@pytest.mark.parametrize("sinusoids", ["fairseq", "paper"])
+def test_length_encodings_equal_plain_loops_and_ask_for_the_source_length(kind, sinusoids):
+    flags = "--length-encoding", kind, "--length-ratio", "1.5", "--sinusoids", sinusoids
+    model, plain = (build_model("transformer_sinusoidal_tiny", *words) for words in (flags, flags[4:]))
+    width = model.decoder.embed_positions.embedding_dim
+    source, target = INPUTS
+    lengths = source.ne(PAD).sum(1)
+
+    def vector(p, length):
+        row = length - p if kind == "difference" else p
+        base = 10000 if kind == "difference" else length
+        if sinusoids == "paper":
+            angles = [row * base ** (-2 * m / width) for m in range(width // 2)]
+            return [f(angle) for angle in angles for f in (math.sin, math.cos)]
+        angles = [(row + 2) * base ** (-m / (width // 2 - 1)) for m in range(width // 2)]
+        return [math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles]
+
+    def added(generates):
+        """What the flag adds to the decoder's input, in one pass or in the steps of a generation."""
+        seen = {}
+        for one in (model, plain):
+            vectors, state = seen.setdefault(one, []), {} if generates else None
+            hook = one.decoder.embed_positions.register_forward_hook(lambda _, args, out, to=vectors: to.append(out))
+            for end in range(1, target.size(1) + 1) if generates else (target.size(1),):
+                one.decoder(target[:, :end], encoder_out=one.encoder(source, lengths), incremental_state=state)
+            hook.remove()
+        return torch.cat(seen[model], 1) - torch.cat(seen[plain], 1)
+
+    for generates in (False, True):
+        vectors = added(generates)
+        for b, p in target.ne(PAD).nonzero().tolist():
+            length = round(1.5 * int(lengths[b])) if generates else int(target[b].ne(PAD).sum())
+            assert vectors[b, p].tolist() == pytest.approx(vector(p, length), abs=1e-4)
+    assert parse_record(model.position_version)["length_encoding"] == kind
+    with pytest.raises(PositionMismatch):
+        plain.load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "message"),
+    [
+        ("sinusoidal", ["--segment-shift", "3"], "--segment-shift has no meaning without --segment-separator"),
+        ("shaw", ["--segment-shift", "3", *SEGMENTED], "--segment-shift has no meaning for .*distances alone"),
+        ("rotary", ["--segment-shift", "3", *SEGMENTED, "--cross-attention-positions", "true"], "cannot be used with"),
+        ("sinusoidal", ["--segment-shift", "3", *SEGMENTED, "--position-augmentation", "shift"], "cannot be used with"),
+        ("shaw", ["--length-encoding", "ratio"], "--length-encoding has no meaning without sinusoids in the decoder"),
+        ("sinusoidal", ["--length-ratio", "2"], "--length-ratio has no meaning without --length-encoding"),
+        ("sinusoidal", ["--length-encoding", "ratio", "--length-ratio", "0"], "must be more than 0"),
+    ],
+)
+def test_segment_shifts_and_length_encodings_that_do_nothing_are_refused(name, flags, message):
+    with pytest.raises(FlagError, match=message):
+        build_model(f"transformer_{name}_tiny", *flags)

@@ -8,7 +8,7 @@ from typing import Any
 from ..encodings import PositionEncoding
 from ..encodings.contract.options import Option, finite, whole
 from ..errors import FlagError
-from .modes import Augmentation, Cape, Random, Shift
+from .modes import Augmentation, Cape, Random, SegmentShift, Shift
 
 MODES = ("shift", "random", "cape")
 #: the range of ``random`` without tables, the authors'
@@ -82,6 +82,8 @@ def build_augmentation(
         FlagError: the range of ``random`` is longer than a table.
     """
     mode = cfg.position_augmentation
+    if cfg.segment_shift:
+        return SegmentShift(cfg.segment_shift)
     if mode is None or combined([effect(mode, encoding, input_positions) for encoding in encodings]) == NO_EFFECT:
         return Augmentation()
     given = {name: getattr(cfg, name) for name in DEFAULTS[mode] if getattr(cfg, name) is not None}

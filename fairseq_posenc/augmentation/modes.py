@@ -80,8 +80,29 @@ class Shift(Augmentation):
 
 
 def shifted_positions(positions: Positions, k: int | Tensor, most: int) -> Positions:
-    """Positions that are k higher, k the same for all sentences or (batch, 1), and at most ``most``."""
+    """Positions that are k higher, k one number, or (batch, 1 or keys), and at most ``most``."""
     return positions.moved(positions.key_positions + k, positions.extent[1] + most)
+
+
+class SegmentShift(Augmentation):
+    """Segment-shifted positions of Lupo et al. (2023): p + N s in the segment s, in training and at evaluation.
+
+    Args:
+        shift: N.
+    """
+
+    at_evaluation = True
+
+    def __init__(self, shift: int) -> None:
+        self.shift = shift
+
+    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
+        return self.target_positions(positions, training), {}
+
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
+        assert positions.segments is not None, "--segment-shift needs --segment-separator"
+        shifts = self.shift * positions.segments
+        return shifted_positions(positions, shifts, int(shifts.max()))
 
 
 class Random(Augmentation):

@@ -61,7 +61,10 @@ def check(model: Any) -> None:
     unsupported = {
         "a stack without layers": not all(stack.layers for stack in stacks),
         f"--activation-fn {activation}": activation not in ACTIVATIONS,
-        "--position-augmentation random": any(stack.settings.augmentation.at_evaluation for stack in stacks),
+        "positions other than 0, 1, 2, ... or a length encoding": any(
+            stack.settings.augmentation.at_evaluation or getattr(stack.embed_positions, "length_encoding", None)
+            for stack in stacks
+        ),
         "--adaptive-softmax-cutoff": model.decoder.adaptive_softmax is not None,
         "--no-cross-attention": None in cross,
         "positions between source and target": any(isinstance(module, PositionCrossAttention) for module in cross),
