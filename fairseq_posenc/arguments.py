@@ -26,6 +26,11 @@ MODEL_FLAGS = {
         "default those of the encoding",
         INPUT_POSITIONS,
     ),
+    "input_positions_from": Option(
+        str,
+        "initial values of learned input positions: sinusoidal, or a file (.npy or .pt) of a matrix whose row p is the "
+        "vector of position p, from 0; read when a training starts, never when a checkpoint is loaded to translate",
+    ),
     "sinusoids": Option(
         str,
         "which sinusoids are added to the embeddings: fairseq's (the default) or the paper's, with sine and cosine in "
@@ -196,13 +201,15 @@ def check_arguments(args: Namespace) -> None:
                 f"{flag(key)} contradicts {arch}, whose input positions are: {wanted}; leave it out and set "
                 "--input-positions instead."
             )
-    adds_sinusoids = any(input_positions_of(args, side) == "sinusoidal" for side in SIDES)
+    at_input = {input_positions_of(args, side) for side in SIDES}
+    adds_sinusoids = "sinusoidal" in (*at_input, args.input_positions_from)
     multiplies_weights = any(map(supports_urpe, classes))
     for name, without, reason in (
         ("cross_attention_positions", args.no_cross_attention, "with --no-cross-attention"),
         ("cross_position_encoding", args.no_cross_attention, "with --no-cross-attention"),
         ("num_segments", args.segment_separator is None, "without --segment-separator"),
         ("urpe", not multiplies_weights, f"for {arch} ({described}), which adds no bias to the logits of single keys"),
+        ("input_positions_from", "learned" not in at_input, f"for {arch} without --input-positions learned"),
         ("sinusoids", not adds_sinusoids, f"for {arch} without --input-positions sinusoidal"),
     ):
         if getattr(args, name) and without:
