@@ -36,6 +36,11 @@ MODEL_FLAGS = {
         "default those of the encoding",
         INPUT_POSITIONS,
     ),
+    "input_positions_from": Option(
+        str,
+        "initial values of learned input positions: sinusoidal, or a file (.npy or .pt) of a matrix whose row p is the "
+        "vector of position p, from 0; read when a training starts, never when a checkpoint is loaded to translate",
+    ),
     "sinusoids": Option(
         str,
         "which sinusoids are added to the embeddings: fairseq's (the default) or the paper's, with sine and cosine in "
@@ -226,12 +231,10 @@ def check_arguments(args: Namespace) -> None:
                 f"{flag(key)} contradicts {arch}, whose input positions are: {wanted}; leave it out and set "
                 "--input-positions instead."
             )
-    adds_sinusoids = any(input_positions_of(args, side) == "sinusoidal" for side in SIDES)
-    reads_positions = any(
-        input_positions_of(args, side) != "none" or choice.cls.facts.reads in ("integers", "reals", "differences")
-        for side in SIDES
-        for choice in places[side]
-    )
+    at_input = {input_positions_of(args, side) for side in SIDES}
+    adds_sinusoids = "sinusoidal" in (*at_input, args.input_positions_from)
+    read = {choice.cls.facts.reads for side in SIDES for choice in places[side]}
+    reads_positions = at_input != {"none"} or not read.isdisjoint({"integers", "reals", "differences"})
     multiplies_weights = any(map(supports_urpe, classes))
     for name, without, reason in (
         ("cross_attention_positions", args.no_cross_attention, "with --no-cross-attention"),
@@ -242,6 +245,7 @@ def check_arguments(args: Namespace) -> None:
         ("length_encoding", input_positions_of(args, "target") != "sinusoidal", "without sinusoids in the decoder"),
         ("length_ratio", args.length_encoding is None, "without --length-encoding"),
         ("urpe", not multiplies_weights, f"for {arch} ({described}), which adds no bias to the logits of single keys"),
+        ("input_positions_from", "learned" not in at_input, f"for {arch} without --input-positions learned"),
         ("sinusoids", not adds_sinusoids, f"for {arch} without --input-positions sinusoidal"),
     ):
         if getattr(args, name) and without:

@@ -101,8 +101,10 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
         with name_files_in_errors(str(path)):
             # Not memory-mapped: a training overwrites checkpoint_last.pt in place while it uses its tensors.
             state = load_checkpoint(PathManager.get_local_path(path), mapped=False)
-            # A model needs none of the embedding files that its training began with.
-            overrides = {"encoder_embed_path": None, "decoder_embed_path": None, **(arg_overrides or {})}
+            # A model needs none of the files with vectors that its training began with.
+            given = arg_overrides or {}
+            files = ("encoder_embed_path", "decoder_embed_path", "input_positions_from")
+            overrides = dict.fromkeys(files) | given
             if "position_encoding" in overrides:
                 raise FlagError(
                     "position_encoding in --model-overrides has no effect, since the architecture names the encoding: "
@@ -118,7 +120,7 @@ def read_safely(load_checkpoint_to_cpu: Any) -> Any:
                 if OmegaConf.is_dict(model):  # of fairseq-hydra-train; options that it lacks are dropped above
                     known = plugin_flags() | known_options()
                     with open_dict(model):
-                        model.update({name: value for name, value in overrides.items() if name in known})
+                        model.update({name: value for name, value in given.items() if name in known})
             return _upgrade_state_dict(state)
 
     return load

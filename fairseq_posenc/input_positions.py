@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from fairseq.modules import LearnedPositionalEmbedding, SinusoidalPositionalEmbedding
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from .attention.module import current_positions
 from .encodings.contract.gain import LearnedScalars, resolve_gain, scale_around, set_gain
-from .errors import FlagError
+from .errors import FlagError, few
 
 
 def given_rows(padding_idx: Any) -> Tensor | None:
@@ -149,14 +151,53 @@ class LearnedPositions(LearnedScalars, LearnedPositionalEmbedding):
         return scale_around(vectors, self.scalars["weight"], self.bias_gain)
 
 
-def replace_input_positions(stack: Any, bias_gain: float | str | None, sinusoids: str | None) -> None:
-    """Replaces fairseq's input positions of an encoder or decoder by those of this file.
+def read_vectors(path: str, positions: int, width: int) -> Tensor:
+    """The first vectors of a file for --input-positions-from, (positions, width).
 
-    Args:
-        sinusoids: "fairseq", the default, or "paper".
+    Raises:
+        FlagError: the message names the file and the fix.
     """
-    if isinstance(stack.embed_positions, LearnedPositionalEmbedding):
-        stack.embed_positions = LearnedPositions(stack.embed_positions, bias_gain)
-    elif isinstance(stack.embed_positions, SinusoidalPositionalEmbedding):
-        kind = PaperSinusoids if sinusoids == "paper" else SinusoidalPositions
-        stack.embed_positions = kind(stack.embed_positions)
+    try:
+        is_numpy = path.endswith(".npy")
+        read: Any = np.load(path, allow_pickle=False) if is_numpy else torch.load(path, "cpu", weights_only=True)
+        vectors = torch.from_numpy(read) if is_numpy else read
+    except Exception as error:
+        vectors = error
+    if isinstance(vectors, Exception):
+        fault = (
+            f"it cannot be read ({type(vectors).__name__}): name one that numpy.save (.npy) or torch.save (.pt) wrote"
+        )
+    elif not isinstance(vectors, Tensor):
+        keys = f" with the keys {few(vectors)}" if isinstance(vectors, Mapping) else ""
+        fault = f"it holds a {type(vectors).__name__}{keys}: save the matrix of position vectors alone"
+    elif vectors.dim() != 2 or vectors.size(1) != width:
+        fault = (
+            f"its shape is {tuple(vectors.shape)}, and the model needs (positions, {width}): make another file, or "
+            "change --encoder-embed-dim and --decoder-embed-dim"
+        )
+    elif len(vectors) < positions:
+        limits = f"--max-source-positions {len(vectors)} and --max-target-positions {len(vectors)}"
+        fault = f"it has {len(vectors)} of {positions} positions: set {limits}, or name a file with more"
+    elif not (vectors.is_floating_point() and vectors.float().isfinite().all()):
+        fault = "not all of its values are finite floating-point numbers: make another file"
+    else:
+        return vectors[:positions]
+    raise FlagError(f"--input-positions-from {path}: {fault}.")
+
+
+def replace_input_positions(stack: Any, cfg: Any) -> None:
+    """Replaces fairseq's input positions of an encoder or decoder by those of this file, with their initial values."""
+    kind = PaperSinusoids if cfg.sinusoids == "paper" else SinusoidalPositions
+    stock, start = stack.embed_positions, cfg.input_positions_from
+    if isinstance(stock, LearnedPositionalEmbedding):
+        width, padding_idx = stock.embedding_dim, stock.padding_idx
+        with torch.no_grad():
+            vectors: Any = stock.weight[padding_idx + 1 :]  # the rows before are no positions
+            if start == "sinusoidal":
+                sinusoids = SinusoidalPositionalEmbedding(width, padding_idx, stock.num_embeddings)
+                vectors.copy_(kind(sinusoids).weights[padding_idx + 1 :])
+            elif start is not None:
+                vectors.copy_(read_vectors(start, len(vectors), width))
+        stack.embed_positions = LearnedPositions(stock, cfg.bias_gain)
+    elif isinstance(stock, SinusoidalPositionalEmbedding):
+        stack.embed_positions = kind(stock)

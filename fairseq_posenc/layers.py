@@ -174,7 +174,7 @@ class PositionEncoder(TransformerEncoderBase):
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, settings: StackSettings) -> None:
         self.settings = settings
         super().__init__(cfg, dictionary, embed_tokens)
-        replace_input_positions(self, cfg.bias_gain, cfg.sinusoids)
+        replace_input_positions(self, cfg)
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return _wrap(PositionEncoderLayer(cfg, return_fc=self.return_fc, settings=self.settings), cfg)
@@ -194,7 +194,7 @@ class PositionDecoder(TransformerDecoderBase):
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, settings: StackSettings) -> None:
         self.settings = settings
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
-        replace_input_positions(self, cfg.bias_gain, cfg.sinusoids)
+        replace_input_positions(self, cfg)
         if cfg.length_encoding is not None:
             positions: Any = self.embed_positions
             positions.length_encoding, positions.length_ratio = cfg.length_encoding, cfg.length_ratio or 1.0

@@ -36,7 +36,10 @@ from posenc_experiments.experiment.layout import ExperimentDirectory
 # Flags that change when the model is validated, and on which pairs; they count if validation affects the training.
 VALIDATED_BY = {"save-interval", "save-interval-updates", "skip-invalid-size-inputs-valid-test"}
 # Flags that name a file: its content counts, not its path.
-FILES = ("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "quantization-config-path")
+FILES = (
+    *("finetune-from-model", "encoder-embed-path", "decoder-embed-path", "input-positions-from"),
+    "quantization-config-path",
+)
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,8 @@ class Experiment(ExperimentDirectory):
         name = self.train_flags[flag]
         if flag == "finetune-from-model" and self.start is not None:
             return f"experiment:{fingerprint([self.start.made_from, self.averaging])}"
+        if (flag, name) == ("input-positions-from", "sinusoidal"):
+            return name
         if not Path(name).is_file():
             raise RecipeError(f"--{flag} {name}: there is no such file; name another, or leave the flag out.")
         return _hash_of(Path(name))

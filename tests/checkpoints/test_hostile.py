@@ -131,9 +131,10 @@ def test_an_archive_is_extracted_only_to_its_directory(tmp_path: Path) -> None:
         PositionTransformer.from_pretrained("model.tar.gz", "checkpoint.pt", str(FOLDER))
 
 
-def test_embedding_files_named_in_a_checkpoint_are_not_read() -> None:
-    path = write(model_flag("encoder_embed_path", "/dev/zero"))
-    assert checkpoint_utils.load_checkpoint_to_cpu(str(path))["cfg"].model.encoder_embed_path is None
+@pytest.mark.parametrize("flag", ["encoder_embed_path", "decoder_embed_path", "input_positions_from"])
+def test_files_with_vectors_named_in_a_checkpoint_are_not_read(flag: str) -> None:
+    path = write(model_flag(flag, "/dev/zero"))
+    assert getattr(checkpoint_utils.load_checkpoint_to_cpu(str(path))["cfg"].model, flag) is None
 
 
 # ---- fairseq's commands, as a user sees them

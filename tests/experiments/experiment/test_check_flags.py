@@ -41,6 +41,7 @@ def check(run: Run, *overrides: str, sweep: str = "shaw-k2", stage: str = "train
         (["train.patience=3", "train.disable-validation=", "train.max-epoch=0"], "would never end"),
         (["model.share-all-embeddings=", "prepare.joined-dictionary=false"], "requires a joined dictionary"),
         (["train.finetune-from-model=no/such.pt"], "--finetune-from-model no/such.pt: there is no such file"),
+        (["model.input-positions-from=sinusoidal"], "--set model.input-positions-from: .* without --input-positions"),
         (["train.lr=high"], "--set train.lr: .*high"),
         (["train.lr=.inf"], "--set train.lr: argument --lr: invalid value: '.inf'"),
         (["train.lr=2026-01-01"], "--set train.lr: argument --lr: invalid value: '2026-01-01'"),

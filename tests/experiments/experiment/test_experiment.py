@@ -312,12 +312,18 @@ def test_the_identity_is_what_was_given(tmp_path: Path) -> None:
     }
 
 
-def test_files_count_by_their_content(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flag", ["finetune-from-model", "encoder-embed-path", "input-positions-from"])
+def test_files_count_by_their_content(tmp_path: Path, flag: str) -> None:
     def identity(name: str, content: str) -> str:
         (tmp_path / name).write_text(content)
-        return experiment(tmp_path, extra={"finetune-from-model": str(tmp_path / name)}).fingerprint
+        return experiment(tmp_path, extra={flag: str(tmp_path / name)}).fingerprint
 
     assert identity("a.pt", "weights") == identity("b.pt", "weights") != identity("b.pt", "others")
+
+
+def test_initial_positions_that_are_sinusoids_are_no_file(tmp_path: Path) -> None:
+    one, usual = experiment(tmp_path, extra={"input-positions-from": "sinusoidal"}), experiment(tmp_path)
+    assert one.made_from == {**usual.made_from, "files": {"input_positions_from": "sinusoidal"}}
 
 
 def test_the_learning_rate_decays_until_the_last_update(tmp_path: Path) -> None:
