@@ -22,20 +22,21 @@ BUCKETS = ("0", "1", "2", "3", "4", "5", "6-7", "8-10", "11-15", ">15")
 def preferences(
     model: Model, contrasts: Sequence[Contrast], normalize: bool, say: Callable[[str], None], cpu: bool = False
 ) -> list[bool]:
-    """Whether the model prefers each correct target: it must be more probable, not as probable.
+    """Whether the model prefers each correct target: it must be more probable than each contrastive one.
 
     Args:
         normalize: log-probabilities are divided by the number of tokens.
         say: takes a warning.
         cpu: whether the model computes on the CPU even where there is a GPU.
     """
-    pairs: dict[tuple[str, str], Pair] = {}  # a correct target may belong to several contrasts
-    for one in contrasts:
-        for target in (one.correct, one.contrastive):
-            pairs.setdefault((one.source, target), Pair(one.source, target, one.where))
-    values = (one.log_probabilities for one in score_targets(model, list(pairs.values()), say, cpu))
-    scores = {key: one.mean() if normalize else one.sum() for key, one in zip(pairs, values, strict=True)}
-    return [bool(scores[one.source, one.correct] > scores[one.source, one.contrastive]) for one in contrasts]
+    groups = [
+        [Pair(one.source, target, one.where, before=one.before) for target in (one.correct, *one.contrastives)]
+        for one in contrasts
+    ]
+    pairs = list(dict.fromkeys(pair for group in groups for pair in group))  # contrasts may share a correct target
+    values = (one.log_probabilities for one in score_targets(model, pairs, say, cpu))
+    scores = {pair: one.mean() if normalize else one.sum() for pair, one in zip(pairs, values, strict=True)}
+    return [all(scores[correct] > scores[wrong] for wrong in others) for correct, *others in groups]
 
 
 def report(
@@ -71,7 +72,7 @@ def report(
     notes = [
         f"Accuracy in %: pairs whose correct target has the higher {what} of token log-probabilities; in brackets the "
         "95 % Wilson interval.",
-        "Distance in words of the target, as the set gives it.",
+        "Distance in words of the target, or in sentences (ContraPro), as the set gives it.",
     ]
     return Report([Table(columns, notes, title)], data)
 

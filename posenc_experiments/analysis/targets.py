@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from fairseq_posenc.scoring import log_probabilities
 from fairseq_posenc.trained import load_trained
 from posenc_experiments.analysis.data import data_of
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.data import prepare, text
+from posenc_experiments.data import context, prepare, text
 from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
 from posenc_experiments.evaluation.statistics.pooling import setting_of
 from posenc_experiments.experiment.layout import ExperimentDirectory
@@ -24,19 +25,21 @@ from posenc_experiments.experiment.layout import ExperimentDirectory
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and a target to score, as text.
+    """A source and a target to score, as text; equal ones may have other places.
 
     Args:
         where: its place in a file, for messages.
         line: the line of the file, from 1.
         number: the target's number on that line, from 1.
+        before: the sources and targets of the sentences before it in its document, in their order.
     """
 
     source: str
     target: str
-    where: str
+    where: str = field(compare=False)
     line: int = 0
     number: int = 1
+    before: tuple[tuple[str, str], ...] = ()
 
 
 def read_pairs(path: Path) -> list[Pair]:
@@ -103,7 +106,8 @@ def find_models(paths: Sequence[Path], binarized: Path | None = None) -> list[Mo
 def score_targets(model: Model, pairs: Sequence[Pair], say: Callable[[str], None], cpu: bool = False) -> list[Scored]:
     """Scores each pair's target given its source.
 
-    Text is split into subwords as the prepared data says; if this project did not prepare it, at spaces.
+    Text is split into subwords as the prepared data says; if this project did not prepare it, at spaces. Sentences
+    before are joined with a pair's as in training, and only the pair's own target is scored.
 
     Args:
         say: takes a warning of words that the dictionary lacks.
@@ -111,18 +115,19 @@ def score_targets(model: Model, pairs: Sequence[Pair], say: Callable[[str], None
 
     Raises:
         CheckpointError: the checkpoint cannot be used, or does not fit the dictionaries.
-        RecipeError: a side is empty or longer than the model accepts, or the prepared data is damaged.
+        RecipeError: a side is empty or longer than the model accepts, the prepared data is damaged, or a pair has
+            sentences before it, but the model was trained without.
     """
     trained = load_trained(model.checkpoint, model.data, cpu=cpu)
-
-    def encode(language: str, lines: Iterable[str]) -> list[list[str]]:
-        return list(prepare.subwords_of(model.data, language).encode(map(text.clean, lines)))
-
-    languages = trained.task.cfg
-    sides = [
-        encode(languages.source_lang, (pair.source for pair in pairs)),
-        encode(languages.target_lang, (pair.target for pair in pairs)),
-    ]
+    knows_context = all(context.SEPARATOR in dictionary for dictionary in (trained.source, trained.target))
+    if not knows_context and any(pair.before for pair in pairs):
+        raise RecipeError(
+            f"{model.checkpoint} was trained without context (its dictionaries lack {context.SEPARATOR}): leave out "
+            "--context, or name a model of a recipe with 'context: 1'."
+        )
+    languages = (trained.task.cfg.source_lang, trained.task.cfg.target_lang)
+    joined, own_lengths = zip(*_encode(model.data, languages, pairs), strict=True)
+    sides = list(zip(*joined, strict=True))
     longest = trained.model.max_positions()
     for side, tokens, most in zip(("source", "target"), sides, longest, strict=True):
         for pair, words in zip(pairs, tokens, strict=True):
@@ -136,13 +141,35 @@ def score_targets(model: Model, pairs: Sequence[Pair], say: Callable[[str], None
         for dictionary, tokens in zip((trained.source, trained.target), sides, strict=True)
     )
     scores = log_probabilities(trained, sources, targets)
-    unknown = [pair.where for pair, target in zip(pairs, targets, strict=True) if trained.target.unk() in target]
+    own = [target[-length - 1 :] for target, length in zip(targets, own_lengths, strict=True)]  # with </s>
+    unknown = [pair.where for pair, target in zip(pairs, own, strict=True) if trained.target.unk() in target]
     if unknown:
         say(
             f"{len(unknown):,} of {len(pairs):,} targets have words that the dictionary lacks, which are scored as "
             f"<unk>; the first is {unknown[0]}"
         )
     return [
-        Scored([*words, trained.target.eos_word], score.astype(float))
-        for words, score in zip(sides[1], scores, strict=True)
+        Scored([*words, trained.target.eos_word][-len(target) :], score[-len(target) :].astype(float))
+        for words, score, target in zip(sides[1], scores, own, strict=True)
     ]
+
+
+def _encode(
+    binarized: Path, languages: Sequence[str], pairs: Sequence[Pair]
+) -> Iterator[tuple[list[context.Tokens], int]]:
+    """The tokens of both sides of each pair, behind those of the sentences before, joined as in training; and how many
+    tokens the target itself has.
+    """
+    subwords = [prepare.subwords_of(binarized, language) for language in languages]
+    settings = subwords[0].settings
+    # A recipe's model has seen one sentence before; other models may have seen more, of any length.
+    nearest, limit = (-settings.context, settings.max_tokens) if settings.context else (None, sys.maxsize)
+
+    def tokens(*texts: str) -> list[context.Tokens]:
+        return [next(one.encode([text.clean(side)])) for one, side in zip(subwords, texts, strict=True)]
+
+    for pair in pairs:
+        joined = own = tokens(pair.source, pair.target)
+        for before in reversed(pair.before[nearest:]):
+            joined = context.join(list(zip(tokens(*before), joined, strict=True)), limit)
+        yield joined, len(own[1])

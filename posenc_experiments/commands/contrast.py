@@ -17,14 +17,27 @@ from posenc_experiments.evaluation.tables.report import FORMATS
     required=True,
     metavar="SET",
     type=click.Path(path_type=Path, exists=True),
-    help="The contrastive set: a table (.tsv), LingEval97's .json, or a directory of DistilLingEval.",
+    help="The contrastive set: a table (.tsv), the .json of LingEval97 or ContraPro, or a directory of DistilLingEval.",
+)
+@click.option(
+    "--context",
+    nargs=2,
+    metavar="SOURCE TARGET",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Files with the sentences before each target, as ContraPro's script writes them.",
 )
 @data_option
 @cpu_option
 @click.option("--normalize", is_flag=True, help="Compare log-probabilities divided by the number of tokens.")
 @click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
 def main(
-    models: tuple[Path, ...], contrastive_set: Path, binarized: Path | None, cpu: bool, normalize: bool, style: str
+    models: tuple[Path, ...],
+    contrastive_set: Path,
+    context: tuple[Path, Path] | None,
+    binarized: Path | None,
+    cpu: bool,
+    normalize: bool,
+    style: str,
 ) -> None:
     """Prints how often models give the correct target of a pair a higher probability than the one with an error.
 
@@ -32,6 +45,7 @@ def main(
     fairseq-posenc contrast output/quickstart/xa-xb --source contrast.tsv
     fairseq-posenc contrast output/wmt14/en-de --source lingeval97.json --format markdown
     fairseq-posenc contrast model.pt --data data-bin --source distil-lingeval/data/np_agreement.mt
+    fairseq-posenc contrast output/films --source contrapro.json --context contrapro.context.en contrapro.context.de
 
     MODELS are experiment directories (seedN), directories that hold experiments, or checkpoints of the plugin: a column
     each. Rows are phenomena, with the distance between the words that the error concerns where the set has it.
@@ -42,7 +56,7 @@ def main(
     from posenc_experiments.analysis.contrastive_sets import read_set
     from posenc_experiments.analysis.targets import find_models
 
-    contrasts = read_set(contrastive_set)
+    contrasts = read_set(contrastive_set, context or ())
     loaded = find_models(models, binarized)
 
     def say(words: str) -> None:

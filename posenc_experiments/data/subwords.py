@@ -47,6 +47,7 @@ class Subwords:
     file = ""
 
     def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
+        self.settings = settings
         self.change = normalizer(language, settings.lowercase, settings.normalize_punctuation)
 
     @classmethod

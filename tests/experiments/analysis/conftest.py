@@ -23,8 +23,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def checkpoint(data: Path, tmp_path: Path) -> Callable[..., Path]:
     """``checkpoint(arch, *flags)`` is the file of a tiny model with large position parameters."""
+    binarized = data
 
-    def write(arch: str, *flags: str) -> Path:
+    def write(arch: str, *flags: str, data: Path = binarized) -> Path:
         languages = ("--source-lang", SOURCE, "--target-lang", TARGET)
         arguments = options.parse_args_and_arch(
             options.get_training_parser(),
