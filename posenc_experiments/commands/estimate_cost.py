@@ -19,7 +19,7 @@ from posenc_experiments.commands.number_types import Positive
 from posenc_experiments.evaluation.tables.paper_table import read_table
 
 MEASURED = "wmt_en_de"  # the size of the model whose words/s are given
-WORDS_PER_UPDATE = 25_000  # real target words of the papers' batches
+WORDS_PER_TOKEN = 25_000 / 32_768  # real target words in a token of the papers' batches, which count padding
 
 
 class Estimate(NamedTuple):
@@ -61,12 +61,14 @@ def estimates(recipes: Sequence[Path], words_per_second: float) -> Iterator[Esti
             hours = words = 0.0
             for _, conf, _ in trainings:
                 recipe = read_recipe(conf_in(folder, conf, str(path)))
-                if "max-update" not in recipe.train.flags:
-                    raise RecipeError(f"{recipe.path} has no max-update in `train`: add it, the estimate needs it.")
+                updates, batch = recipe.train.flags.get("max-update"), recipe.train.batch_tokens
+                if not updates or not batch:
+                    missing = "batch-tokens" if updates else "max-update"
+                    raise RecipeError(f"{recipe.path} has no {missing} in `train`: add it, the estimate needs it.")
                 vocabulary = recipe.prepare.vocabulary
                 measured = multiplications(MEASURED, {}, vocabulary)
                 relative = multiplications(recipe.model.size, recipe.model.flags, vocabulary) / measured
-                target_words = float(recipe.train.flags["max-update"]) * WORDS_PER_UPDATE
+                target_words = float(updates) * batch * WORDS_PER_TOKEN
                 words += target_words
                 hours += target_words * relative / words_per_second / 3600
             yield Estimate(path.stem, len(trainings), words, hours)

@@ -71,6 +71,8 @@ def _make_text(run: Run) -> None:
                 command = _generator_command(run, origin, temporary)
                 # With PYTHONSAFEPATH set, the generator could not import modules from its own directory.
                 run_command(run, command, log, f"The generator {origin}", {"PYTHONSAFEPATH": ""})
+                for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+                    run.say(f"download: {line}")
             else:
                 own_text.copy(run, temporary)
             for name in names:

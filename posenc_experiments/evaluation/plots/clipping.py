@@ -20,7 +20,8 @@ from posenc_experiments.evaluation.statistics.pooling import PooledRow, Setting,
 #: the flag of the clipping distance, with K
 CLIPPING = r"--clipping-distance (\d+) ?"
 #: names of corpora in titles; others stay as they are
-CORPORA = {"kftt": "KFTT", "multi30k": "Multi30k", "quickstart": "Quickstart", "wmt14": "WMT14", "wmt18": "WMT18"}
+CORPORA = {"iwslt14": "IWSLT'14", "kftt": "KFTT", "multi30k": "Multi30k", "quickstart": "Quickstart"}
+CORPORA |= {"wmt14": "WMT14", "wmt18": "WMT18"}
 #: with more encodings without a clipping distance, each has a place on the x-axis instead of a horizontal line
 MOST_LINES = 5
 #: the y-axis is broken where its largest gap has so many points, and is so large a part of the range above it

@@ -22,6 +22,11 @@ def test_a_training_costs_its_words_at_the_speed_of_its_size() -> None:
     assert both.hours / both.words > 2 * base.hours / base.words
 
 
+def test_smaller_batches_have_fewer_words() -> None:
+    costs = {cost.table: cost for cost in estimates([RECIPES / "iwslt14"], words_per_second=10_000)}
+    assert costs["clipping"].words == 8 * 100_000 * 25_000 * 4096 / 32_768
+
+
 def test_what_cannot_be_estimated_is_refused(tmp_path: Path) -> None:
     conf, _ = make_recipe(tmp_path)  # it trains by epochs
     result = run_here("estimate-cost", conf.parent, "--words-per-second", "1")
@@ -31,4 +36,7 @@ def test_what_cannot_be_estimated_is_refused(tmp_path: Path) -> None:
     header, row = "row\tpair\tconf\texperiment\ttest\tmetric\tpaper", "*\ten-de\ttiny\t*\ttest\tsacrebleu\t-"
     (conf.parent / "tables" / "mine.tsv").write_text(f"{header}\n{row}\n")
     with pytest.raises(RecipeError, match=rf"^{conf} has no max-update in `train`: add it"):
+        list(estimates([conf.parent], 1))
+    conf.write_text(conf.read_text().replace("batch-tokens: 400", "max-update: 9"))
+    with pytest.raises(RecipeError, match=rf"^{conf} has no batch-tokens in `train`: add it"):
         list(estimates([conf.parent], 1))
