@@ -35,7 +35,7 @@ def _set_defaults(encoding: str, size: str, args: Any) -> None:
     for name, option in plugin_flags().items():
         value = getattr(args, name, None)
         setattr(args, name, None if value is None else parse_option(name, option, value))
-    if args.segment_separator is not None and args.num_segments is None:
+    if args.segment_separator is not None and args.num_segments is None and not args.segment_shift:
         args.num_segments = DEFAULT_NUM_SEGMENTS
     if args.position_augmentation == "none":
         args.position_augmentation = None

@@ -64,7 +64,7 @@ MODEL_FLAGS = {
     ),
     "num_segments": NUM_SEGMENTS,
     "segment_shift": Option(
-        whole(1), "positions are higher by this much after each --segment-separator; 0 (the default) leaves them"
+        whole(0), "positions are higher by this much after each --segment-separator; 0 (the default) leaves them"
     ),
     "length_encoding": Option(
         str,
@@ -241,7 +241,7 @@ def check_arguments(args: Namespace) -> None:
         ("cross_position_encoding", args.no_cross_attention, "with --no-cross-attention"),
         ("num_segments", args.segment_separator is None, "without --segment-separator"),
         ("segment_shift", args.segment_separator is None, "without --segment-separator"),
-        ("segment_shift", not reads_positions, f"for {arch}, which reads distances alone"),
+        ("segment_shift", not reads_positions, f"for {arch}, which reads no positions (--input-positions adds some)"),
         ("length_encoding", input_positions_of(args, "target") != "sinusoidal", "without sinusoids in the decoder"),
         ("length_ratio", args.length_encoding is None, "without --length-encoding"),
         ("urpe", not multiplies_weights, f"for {arch} ({described}), which adds no bias to the logits of single keys"),

@@ -62,12 +62,15 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
         """
         stack = current_positions()
         assert stack is not None, "only a decoder encodes lengths"
-        lengths, first = stack.own.lengths, self.padding_idx + 1
-        if stack.own.cache.generation is not None and stack.cross is not None:
+        own, first = stack.own, self.padding_idx + 1
+        lengths = own.lengths
+        # Of tokens, wherever an augmentation or a shift moves their positions.
+        before = own.tokens_before[:, own.first : own.first + own.queries]
+        if own.cache.generation is not None and stack.cross is not None:
             lengths = (self.length_ratio * stack.cross.lengths).round().long().clamp(min=1)
         if self.length_encoding == "difference":
-            return self.of_rows(lengths - stack.own.query_positions + first)
-        return self.of_rows(stack.own.query_positions + first, lengths)
+            return self.of_rows(lengths - before + first)
+        return self.of_rows(before + first, lengths)
 
     def of_rows(self, rows: Tensor, base: Tensor | float = 10000.0) -> Tensor:
         """The vectors of rows of fairseq's table, which may be real numbers, (..., width).

@@ -197,7 +197,8 @@ class PositionDecoder(TransformerDecoderBase):
         replace_input_positions(self, cfg)
         if cfg.length_encoding is not None:
             positions: Any = self.embed_positions
-            positions.length_encoding, positions.length_ratio = cfg.length_encoding, cfg.length_ratio or 1.0
+            positions.length_encoding = cfg.length_encoding
+            positions.length_ratio = cfg.length_ratio or positions.length_ratio
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return _wrap(PositionDecoderLayer(cfg, no_encoder_attn, settings=self.settings), cfg)

@@ -258,7 +258,7 @@ def _make_encoding(cfg: Any, place: str, stack: Any, choice: Choice) -> Position
             f"{name} between source and target has vectors of one width: set --encoder-embed-dim and "
             "--decoder-embed-dim to the same number."
         )
-    if encoding.needs_segments and num_segments is None:
+    if encoding.needs_segments and cfg.segment_separator is None:
         raise FlagError(f"{name} with these flags needs segments: set --segment-separator to the token that ends one.")
     if cfg.bias_gain is not None and has_scalars(encoding):
         add_gain(encoding, cfg.bias_gain)

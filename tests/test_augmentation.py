@@ -324,7 +324,7 @@ def test_checkpoints_of_different_modes_are_of_different_models():
 
 # Segments and lengths
 
-SEGMENTED = ("--segment-separator", "w3", "--num-segments", "1")
+SEGMENTED = ("--segment-separator", "w3")
 
 
 def test_segment_shifts_are_those_of_the_authors_code():
@@ -349,6 +349,14 @@ def test_positions_are_higher_in_each_next_segment_also_in_a_translation(name):
         torch.testing.assert_close(best["positional_scores"], expected, rtol=0, atol=1e-4)
 
 
+def test_a_segment_shift_ends_where_the_table_ends_and_does_not_depend_on_the_batch():
+    segments = torch.tensor([[0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0]])
+    padding = padding_mask([6, 4], left=False)
+    moved = SegmentShift(8, table=20).target_positions(Positions(6, 6, padding, segments=segments), training=True)
+    assert moved.key_positions.tolist() == [[0, 1, 10, 11, 19, 19], [0, 1, 2, 3, 0, 0]]
+    assert moved.extent == (20, 20)
+
+
 @pytest.mark.parametrize("kind", ["difference", "ratio"])
 def test_length_sinusoids_are_those_of_the_authors_code(kind):
     arrays = golden("length_sinusoids__takase")
@@ -367,9 +375,13 @@ def test_length_sinusoids_are_those_of_the_authors_code(kind):
 
 
 @pytest.mark.parametrize("kind", ["difference", "ratio"])
-@pytest.mark.parametrize("sinusoids", ["fairseq", "paper"])
-def test_length_encodings_equal_plain_loops_and_ask_for_the_source_length(kind, sinusoids):
-    flags = "--length-encoding", kind, "--length-ratio", "1.5", "--sinusoids", sinusoids
+@pytest.mark.parametrize(
+    ("sinusoids", "moved"),
+    [("fairseq", ()), ("paper", ()), ("fairseq", (*SEGMENTED, "--segment-shift", "7"))],
+)
+def test_length_encodings_equal_plain_loops_and_ask_for_the_source_length(kind, sinusoids, moved):
+    """Lengths are those of the tokens, wherever their positions are moved."""
+    flags = "--length-encoding", kind, "--length-ratio", "1.5", "--sinusoids", sinusoids, *moved
     model, plain = (build_model("transformer_sinusoidal_tiny", *words) for words in (flags, flags[4:]))
     width = model.decoder.embed_positions.embedding_dim
     source, target = INPUTS
@@ -409,7 +421,11 @@ def test_length_encodings_equal_plain_loops_and_ask_for_the_source_length(kind, 
     ("name", "flags", "message"),
     [
         ("sinusoidal", ["--segment-shift", "3"], "--segment-shift has no meaning without --segment-separator"),
-        ("shaw", ["--segment-shift", "3", *SEGMENTED], "--segment-shift has no meaning for .*distances alone"),
+        (
+            "shaw",
+            ["--segment-shift", "3", *SEGMENTED],
+            "--segment-shift has no meaning for .*reads no positions .--input-positions adds",
+        ),
         ("rotary", ["--segment-shift", "3", *SEGMENTED, "--cross-attention-positions", "true"], "cannot be used with"),
         ("sinusoidal", ["--segment-shift", "3", *SEGMENTED, "--position-augmentation", "shift"], "cannot be used with"),
         ("shaw", ["--length-encoding", "ratio"], "--length-encoding has no meaning without sinusoids in the decoder"),

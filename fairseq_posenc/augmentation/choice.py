@@ -82,14 +82,14 @@ def build_augmentation(
         FlagError: the range of ``random`` is longer than a table.
     """
     mode = cfg.position_augmentation
+    reads_integers = any(encoding.facts.reads == "integers" for encoding in encodings)
+    table = longest if reads_integers or input_positions == "learned" else None
     if cfg.segment_shift:
-        return SegmentShift(cfg.segment_shift)
+        return SegmentShift(cfg.segment_shift, table)
     if mode is None or combined([effect(mode, encoding, input_positions) for encoding in encodings]) == NO_EFFECT:
         return Augmentation()
     given = {name: getattr(cfg, name) for name in DEFAULTS[mode] if getattr(cfg, name) is not None}
     values = DEFAULTS[mode] | given
-    reads_integers = any(encoding.facts.reads == "integers" for encoding in encodings)
-    table = longest if reads_integers or input_positions == "learned" else None
     if mode == "cape":
         return Cape(values["cape_global_shift"], values["cape_local_shift"], values["cape_scale"])
     most = values["position_augmentation_max"]

@@ -80,7 +80,7 @@ class Shift(Augmentation):
 
 
 def shifted_positions(positions: Positions, k: int | Tensor, most: int) -> Positions:
-    """Positions that are k higher, k one number, or (batch, 1 or keys), and at most ``most``."""
+    """Positions that are k higher, k the same for all sentences or (batch, 1), and at most ``most``."""
     return positions.moved(positions.key_positions + k, positions.extent[1] + most)
 
 
@@ -89,20 +89,26 @@ class SegmentShift(Augmentation):
 
     Args:
         shift: N.
+        table: the number of positions that tables have; tokens beyond have the last. None without tables.
     """
 
     at_evaluation = True
 
-    def __init__(self, shift: int) -> None:
+    def __init__(self, shift: int, table: int | None = None) -> None:
         self.shift = shift
+        self.table = table
 
     def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         return self.target_positions(positions, training), {}
 
     def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
         assert positions.segments is not None, "--segment-shift needs --segment-separator"
-        shifts = self.shift * positions.segments
-        return shifted_positions(positions, shifts, int(shifts.max()))
+        given = positions.key_positions + self.shift * positions.segments
+        if positions.padding_mask is not None:
+            given = given.masked_fill(positions.padding_mask, 0)
+        if self.table is not None:
+            given = given.clamp(max=self.table - 1)
+        return positions.moved(given, int(given.max()) + 1)
 
 
 class Random(Augmentation):

@@ -126,7 +126,8 @@ class SinusoidalQueryKey(QueryKeyVectors):
         half = width // 2
         frequencies = torch.logspace(0, -1, half, 10000, dtype=torch.float64, device=positions.device)
         angles = positions[..., None] * frequencies
-        return F.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, width - 2 * half)).to(dtype)  # as fairseq
+        vectors = torch.cat([angles.sin(), angles.cos()], dim=-1).to(dtype)
+        return F.pad(vectors, (0, 1)) if width % 2 else vectors  # as fairseq
 
 
 @register_encoding("learned_qk")

@@ -61,7 +61,7 @@ def check(model: Any) -> None:
     unsupported = {
         "a stack without layers": not all(stack.layers for stack in stacks),
         f"--activation-fn {activation}": activation not in ACTIVATIONS,
-        "positions other than 0, 1, 2, ... or a length encoding": any(
+        "--position-augmentation random, --segment-shift or --length-encoding": any(
             stack.settings.augmentation.at_evaluation or getattr(stack.embed_positions, "length_encoding", None)
             for stack in stacks
         ),

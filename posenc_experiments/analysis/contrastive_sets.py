@@ -69,8 +69,8 @@ def _with_context(contrasts: list[Contrast], paths: Sequence[Path]) -> Iterator[
         befores = {tuple(islice(remaining, size)) for _ in (one.correct, *one.contrastives)}
         if rest or not size or len(befores) > 1:
             raise RecipeError(
-                f"{one.where}: {paths[0]} ({len(lines):,} lines) must have N lines for each target of the set, the "
-                "same for all targets of an entry: extract both files of the context again."
+                f"{paths[0]} ({len(lines):,} lines) must have N lines for each target of the set, the same for all "
+                f"targets of an entry, unlike those for {one.where}: extract both files of the context again."
             )
         yield replace(one, before=befores.pop())
 
@@ -91,6 +91,7 @@ def _json(path: Path) -> Iterator[Contrast]:
             if "ref segment" in entry:  # ContraPro's: its authors count an entry as right if all comparisons are
                 first, *others = (error["contrastive"] for error in entry["errors"])
                 texts = entry["src segment"], entry["ref segment"], (first, *others)
+                "".join((*texts[:2], *texts[2]))  # TypeError if one is not text
                 yield Contrast(entry["ref pronoun"].lower(), int(entry["ante distance"]), *texts, where)
                 continue
             for error in entry["errors"]:
@@ -98,7 +99,7 @@ def _json(path: Path) -> Iterator[Contrast]:
                 texts = entry["source"], entry["reference"], (error["contrastive"],)
                 yield Contrast(error["type"], distance, *texts, where)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise RecipeError(f"{where}: LingEval97 and ContraPro are not so ({error!r}): download it again.") from None
+        raise RecipeError(f"{where}: this is not as LingEval97 or ContraPro has it ({error!r}): download it.") from None
 
 
 def _distil_lingeval(path: Path) -> Iterator[Contrast]:

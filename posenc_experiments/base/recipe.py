@@ -204,8 +204,10 @@ class Scoring(Section):
         super().__post_init__()
         for metric in self.metrics:
             require(metric in METRICS, "metrics", f"'{metric}' is not one of {', '.join(METRICS)}")
-        for metric in self.neural:
+        for metric, model in self.neural.items():
             require(metric in NEURAL, "neural", f"'{metric}' is not one of {', '.join(NEURAL)}")
+            named = isinstance(model, str) and model.strip()
+            require(named, "neural", f"'{metric}' needs the name of a model, as in neural: {{comet: wmt22-comet-da}}")
         if self.tokenize is not None:
             from sacrebleu.metrics.bleu import BLEU
 

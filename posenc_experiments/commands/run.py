@@ -113,6 +113,10 @@ def run_conf(
     chosen, seeds = [one.name for one in plan.experiments if one.seed == call.seeds[0]], ", ".join(map(str, call.seeds))
     run.say(f"{run.recipe.path.stem} {run.pair}: {', '.join(chosen)}; seed {seeds}; stages {', '.join(wanted)}")
     run.say(f"results: {run.pair_results_dir}; data: {run.pair_dir}")
+    if "compare" in wanted and not run.dry_run:
+        from posenc_experiments.evaluation.scores.neural import check_neural  # not for --help
+
+        check_neural(run)
     finish(run_plan(plan))
     if "compare" in wanted:
         compare(run, plan.experiments)

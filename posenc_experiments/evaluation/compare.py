@@ -25,7 +25,7 @@ def compare(run: Run, experiments: list[Experiment]) -> None:
     try:
         score_neural(run, experiments)
     finally:
-        _write_table(run, directories)  # even if a neural metric cannot be had
+        _write_table(run, directories)  # even if a neural metric fails
 
 
 def _write_table(run: Run, directories: list[Path]) -> None:

@@ -196,7 +196,7 @@ FAMILIES = {
 #: tested in other ways, here and in test_augmentation.py
 OTHERS = (
     *("t5_bucket_table__", "deberta_bucket_table__", "sinusoidal__", "learned_absolute__"),
-    *("shape__", "cape__", "paper_sinusoids__"),
+    *("shape__", "cape__", "paper_sinusoids__", "segment_shift__", "length_sinusoids__"),
 )
 
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.files import empty_directory, file_hash, write_text
+from posenc_experiments.base.files import file_hash, write_text
+from posenc_experiments.base.recipe import NEURAL
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.subprocesses import run_command
 from posenc_experiments.data.sources import pair_tests
-from posenc_experiments.evaluation.results import read_lines, read_sentence_scores
+from posenc_experiments.data.text import clean_eval_lines
+from posenc_experiments.evaluation.results import read_lines
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.experiment.layout import HYPOTHESES, REFERENCES, SENTENCES, SOURCES
 
 #: the last version that computes in single precision. It needs an earlier NumPy than fairseq, and pkg_resources.
 COMET, PYTHON, SETUPTOOLS = "2.2.4", "3.11", "setuptools<81"
+#: the model that most papers name
+DEFAULT = "wmt22-comet-da"
 #: the translation and the score of each sentence; the translation is None where a file does not hold it
 Scores = list[tuple[str | None, float]]
 
@@ -57,121 +63,150 @@ def _bleurt(text: str) -> Scores:
 
 
 #: by the keys of score.neural
-METRICS = {
-    "comet": Neural("COMET", "comet.json", _comet, 100, "comet-score --to_json"),
-    "metricx": Neural("MetricX", "metricx.jsonl", _metricx, 1, "MetricX's predict.py --output_file"),
-    "bleurt": Neural("BLEURT", "bleurt.txt", _bleurt, 100, "bleurt.score_files -scores_file"),
-}
+_METRICS = (
+    Neural("COMET", "comet.json", _comet, 100, "comet-score --to_json"),
+    Neural("MetricX", "metricx.jsonl", _metricx, 1, "MetricX's predict.py --output_file"),
+    Neural("BLEURT", "bleurt.txt", _bleurt, 100, "bleurt.score_files -scores_file"),
+)
+METRICS = dict(zip(NEURAL, _METRICS, strict=True))
+
+
+def check_neural(run: Run) -> None:
+    """Refuses a COMET that cannot be run, before anything is trained.
+
+    Raises:
+        RecipeError: there is no uvx, or no such file of a model.
+    """
+    model = run.recipe.score.neural.get("comet")
+    if model is None:
+        return
+    if _is_file(model) and not Path(model).is_file():
+        raise RecipeError(f"score.neural.comet: there is no file {model}; name another, or a model such as {DEFAULT}.")
+    if not shutil.which("uvx"):
+        raise RecipeError(
+            "score.neural.comet runs comet-score by uvx, which is not here: install it by pip install uv."
+        )
 
 
 def score_neural(run: Run, experiments: Sequence[Experiment]) -> None:
     """Writes the scores of the recipe's neural metrics that are missing.
 
     Raises:
-        RecipeError: a model or a file cannot be had, or is of other translations.
+        RecipeError: models or files cannot be had, or are of other translations; the other scores are written.
     """
+    problems = []
     for key, model in run.recipe.score.neural.items():
         metric = METRICS[key]
+        signature = _signature(model) if key == "comet" else ""
         for test in pair_tests(run):
-            left = [one for one in experiments if not _take(one, test, metric, model)]
-            if left and key == "comet":
-                _run_comet(run, left, test, model)
-            elif left and not run.dry_run:
-                file, translations = left[0].test_file(test, metric.file), left[0].test_file(test, HYPOTHESES)
-                raise RecipeError(
-                    f"{file} is missing: write it by {metric.command} with {model} from {translations}, or remove "
-                    f"score.neural.{key}."
-                )
+            try:
+                left = [one for one in experiments if not _is_scored(one, test, metric, model, signature)]
+                if left and key == "comet":
+                    _run_comet(run, left, test, model, signature)
+                elif left and not run.dry_run:
+                    file, translations = left[0].test_file(test, metric.file), left[0].test_file(test, HYPOTHESES)
+                    problems.append(
+                        f"{file} is missing, as of {len(left)} of {len(experiments)} experiments: write it by "
+                        f"{metric.command} with {model} from {translations}, or remove score.neural.{key}."
+                    )
+            except RecipeError as error:
+                problems.append(str(error))
+    if problems:
+        raise RecipeError("\nError: ".join(problems))
 
 
-def _take(experiment: Experiment, test: str, metric: Neural, model: str) -> bool:
-    """Whether the scores are there, after those of a file beside the translations were taken."""
-    file, scores = experiment.test_file(test, metric.file), _scores_file(experiment, test, metric)
-    signature = f"{metric.name}|{model}|{file.name}" if file.is_file() else _signature(model)
-    if scores.is_file() and read_sentence_scores(scores)[0] == signature:
+def _is_scored(experiment: Experiment, test: str, metric: Neural, model: str, signature: str) -> bool:
+    """Whether the scores are there, after those of a file beside the translations were taken.
+
+    Args:
+        signature: of scores that this program makes.
+    """
+    file, translations = experiment.test_file(test, metric.file), experiment.test_file(test, HYPOTHESES)
+    is_taken = file.is_file()
+    if is_taken:
+        signature = f"{metric.name}|{model}|{file.name}:{file_hash(file)[:8]}"
+    written = experiment.test_file(test, f"{metric.name}.{SENTENCES}")
+    if written.is_file() and written.read_text(encoding="utf-8").partition("\n")[0] == f"# {signature}":
         return True
-    if experiment.run.dry_run or not file.is_file():
+    if experiment.run.dry_run or not is_taken:
         return False
-    if file.stat().st_mtime < experiment.test_file(test, HYPOTHESES).stat().st_mtime:
-        raise RecipeError(f"{file} is older than the translations: write it again by {metric.command}.")
     try:
-        found = metric.read(file.read_text(encoding="utf-8"))
+        scores = metric.read(file.read_text(encoding="utf-8"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecipeError(f"{file} is not as {metric.command} writes it ({error!r}): write it again.") from None
-    _write(experiment, test, metric, signature, found, file)
+    if any(text is None for text, _ in scores) and file.stat().st_mtime < translations.stat().st_mtime:
+        raise RecipeError(f"{file} is older than the translations: write it again by {metric.command}.")
+    _write(experiment, test, metric, signature, scores, file)
     return True
 
 
-def _run_comet(run: Run, experiments: Sequence[Experiment], test: str, model: str) -> None:
+def _run_comet(run: Run, experiments: Sequence[Experiment], test: str, model: str, signature: str) -> None:
     """Runs comet-score once for the translations of these experiments."""
-    work = run.pair_results_dir / f"{test}.comet.tmp"
-    output, log = work / "scores.json", run.pair_results_dir / f"{test}.comet.log"
-    first, translations = experiments[0], [one.test_file(test, HYPOTHESES) for one in experiments]
-    words = [
-        *_launcher(),
-        "--model",
-        _full_name(model),
-        "--gpus",
-        "1" if run.hardware.gpus else "0",
-        "--quiet",
-        "--only_system",
-    ]
-    words += ["--sources", first.test_file(test, SOURCES), "--references", first.test_file(test, REFERENCES)]
-    words += ["--translations", *translations, "--to_json", output]
+    first, log = experiments[0], run.pair_results_dir / f"{test}.comet.log"
+    words: list[str | Path] = ["uvx", "--python", PYTHON, "--with", SETUPTOOLS, "--from", f"unbabel-comet=={COMET}"]
+    words += ["comet-score", "--model", _full_name(model), "--gpus", "1" if run.hardware.gpus else "0", "--quiet"]
+    translations = [one.test_file(test, HYPOTHESES) for one in experiments]
+    words += ["--only_system", "--translations", *translations]
     if run.dry_run:
-        run.dry(words)
+        run.dry(
+            [*words, "--sources", first.test_file(test, SOURCES), "--references", first.test_file(test, REFERENCES)]
+        )
         return
+    check_neural(run)
     run.say(f"compare: COMET of {len(experiments)} translations of {test}, log {log}")
-    empty_directory(work)
-    try:
-        run_command(run, words, log, f"COMET of {test}")
-    except RecipeError as error:
-        raise RecipeError(
-            f"{error} Without a network, download the model elsewhere and give the path of its model.ckpt: "
-            "--set 'score.neural={comet: PATH}'."
-        ) from None
-    by_file = json.loads(output.read_text(encoding="utf-8"))
-    for experiment, path in zip(experiments, translations, strict=True):
-        _write(experiment, test, METRICS["comet"], _signature(model), _entries(by_file[str(path)]), output)
-    shutil.rmtree(work)
+    with TemporaryDirectory(dir=run.pair_results_dir, prefix=f"{test}.comet.") as directory:
+        output = Path(directory, "scores.json")
+        for flag, kind in (("--sources", SOURCES), ("--references", REFERENCES)):
+            copy = Path(directory, kind)  # without the carriage returns at which COMET would end lines
+            write_text(copy, "".join(f"{line}\n" for line in clean_eval_lines(first.test_file(test, kind))))
+            words += [flag, copy]
+        try:
+            run_command(run, [*words, "--to_json", output], log, f"COMET of {test}")
+        except RecipeError as error:
+            raise RecipeError(
+                f"{error} Without a network, download the model elsewhere and give the path of its model.ckpt: "
+                "--set 'score.neural={comet: PATH}'."
+            ) from None
+        try:
+            by_file = json.loads(output.read_text(encoding="utf-8"))
+            scores = [_entries(by_file[str(path)]) for path in translations]
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise RecipeError(f"comet-score wrote no scores of {test} ({error!r}): read {log}.") from None
+        for experiment, own in zip(experiments, scores, strict=True):
+            _write(experiment, test, METRICS["comet"], signature, own, output)
 
 
-def _launcher() -> list[str | Path]:
-    """The command that runs comet-score in an environment of its own.
+def _is_file(model: str) -> bool:
+    """Whether a model is named by its file."""
+    return model.endswith(".ckpt")
 
-    Raises:
-        RecipeError: there is no tool that makes one.
-    """
-    package = f"unbabel-comet=={COMET}"
-    if shutil.which("uvx"):
-        return ["uvx", "--python", PYTHON, "--with", SETUPTOOLS, "--from", package, "comet-score"]
-    raise RecipeError("score.neural.comet runs comet-score by uvx, which is not here: install it by pip install uv.")
+
+def _full_name(model: str) -> str:
+    """The path of a model, or its name with its owner, Unbabel by default."""
+    return model if _is_file(model) or "/" in model else f"Unbabel/{model}"
 
 
 def _signature(model: str) -> str:
     """What a score of `_run_comet` depends on, in SacreCOMET's form; a model in a file is known by its content."""
     path = Path(model)
-    name = f"{path.name}:{file_hash(path)[:8]}" if path.is_file() else _full_name(model)
+    known = _is_file(model) and path.is_file()
+    name = f"{path.name}:{file_hash(path)[:8]}" if known else _full_name(model)
     return f"Python{PYTHON}|Comet{COMET}|fp32|{name}"
 
 
-def _full_name(model: str) -> str:
-    """The path of a model, or its name with its owner, Unbabel by default."""
-    return model if "/" in model or Path(model).is_file() else f"Unbabel/{model}"
-
-
-def _scores_file(experiment: Experiment, test: str, metric: Neural) -> Path:
-    return experiment.test_file(test, f"{metric.name}.{SENTENCES}")
-
-
-def _write(experiment: Experiment, test: str, metric: Neural, signature: str, found: Scores, file: Path) -> None:
-    """Writes the scores; RecipeError if they are of other translations."""
+def _write(experiment: Experiment, test: str, metric: Neural, signature: str, scores: Scores, file: Path) -> None:
+    """Writes the scores; RecipeError if they are of other translations, or no numbers."""
     translations = read_lines(experiment.test_file(test, HYPOTHESES))
-    same = [text is None or text.strip() == line.strip() for (text, _), line in zip(found, translations, strict=False)]
-    if len(found) != len(translations) or not all(same):
+    same = [text is None or text.strip() == line.strip() for (text, _), line in zip(scores, translations, strict=False)]
+    if len(scores) != len(translations) or not all(same):
         raise RecipeError(
             f"{file} is not of the translations in {experiment.test_file(test, HYPOTHESES)}: write it again by "
             f"{metric.command}."
         )
-    lines = "".join(f"{metric.factor * score:.4f}\n" for _, score in found)
-    write_text(_scores_file(experiment, test, metric), f"# {signature}\n{lines}")
+    for number, (_, score) in enumerate(scores, 1):
+        if not math.isfinite(score):
+            raise RecipeError(
+                f"{file} has the score {score} for sentence {number}: write it again by {metric.command}."
+            )
+    lines = "".join(f"{metric.factor * score:.4f}\n" for _, score in scores)
+    write_text(experiment.test_file(test, f"{metric.name}.{SENTENCES}"), f"# {signature}\n{lines}")

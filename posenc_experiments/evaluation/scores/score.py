@@ -28,6 +28,7 @@ class ScoreStage(Stage):
 
     def settings(self, experiment: Experiment) -> list[Any]:
         run, tokenizer = experiment.run, experiment.run.tokenizer
+        # Neural metrics are the stage compare's.
         scoring = replace(run.recipe.score, tokenize=None if tokenizer == "13a" else tokenizer, neural={})
         tools = ["sacrebleu", *(["sacremoses"] if scoring.tokenized else [])]
         versions = [importlib.metadata.version(tool) for tool in tools]

@@ -121,7 +121,7 @@ def test_a_directory_without_a_recipe_is_named(tmp_path: Path) -> None:
         result = run_here(name, tmp_path / "missing", "--dry-run")
         assert result.exit_code == 1
         assert result.stderr.startswith(f"Error: {tmp_path / 'missing'} is no recipe and no directory of one; the rec")
-        assert result.stderr.endswith(" are kftt, multi30k, own, quickstart, wmt14, wmt18.\n")
+        assert result.stderr.endswith(" are iwslt14, kftt, multi30k, own, quickstart, wmt14, wmt18.\n")
     result = run_here("run", "--dry-run")
     assert result.stderr == "Error: Name a recipe, such as quickstart, or a YAML file with --conf.\n"
 

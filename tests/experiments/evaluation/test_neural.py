@@ -12,7 +12,7 @@ import pytest
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.evaluation.compare import compare
 from posenc_experiments.evaluation.scores import score
-from posenc_experiments.evaluation.scores.neural import score_neural
+from posenc_experiments.evaluation.scores.neural import check_neural, score_neural
 from posenc_experiments.experiment.experiment import Experiment
 from tests.experiments.evaluation.test_score import HYPOTHESES, REFERENCE, translated
 from tests.experiments.tiny import CONF, run_here
@@ -65,7 +65,7 @@ def seeds(tmp_path: Path, neural: str, *others: list[str]) -> list[Experiment]:
         shutil.copytree(first.directory, experiments[-1].directory)
         about = json.loads(first.about.read_text())
         experiments[-1].about.write_text(json.dumps({**about, "seed": number}))
-        experiments[-1].test_file("test", "hyp").write_text("".join(f"{line}\n" for line in lines))
+        experiments[-1].test_file("test", "hyp").write_text("".join(" ".join(line.split()) + "\n" for line in lines))
     for experiment in experiments:
         score.ScoreStage().make(experiment, ())
     return experiments
@@ -83,7 +83,8 @@ def test_comet_runs_once_for_all_seeds_and_is_compared(tmp_path: Path, tools: Pa
     assert (tools / "calls").read_text() == "Unbabel/wmt22-comet-da 3\n"
     first, *values = scores(experiments[0], "COMET")
     assert first == "# Python3.11|Comet2.2.4|fp32|Unbabel/wmt22-comet-da"
-    lengths = [(len(one), len(other)) for one, other in zip(HYPOTHESES, REFERENCE, strict=True)]
+    cleaned = [" ".join(line.split()) for line in REFERENCE]
+    lengths = [(len(one), len(other)) for one, other in zip(HYPOTHESES, cleaned, strict=True)]
     assert [float(one) for one in values] == pytest.approx([100 * a / b for a, b in lengths], abs=1e-3)
     assert scores(experiments[1], "COMET")[1:] == ["100.0000"] * 3
     about = json.loads(experiments[1].about.read_text())
@@ -125,18 +126,77 @@ def test_files_of_other_tools_are_taken_as_they_are(tmp_path: Path, tools: Path)
         experiment.test_file("test", kind).write_text(text)
     for _ in range(2):
         score_neural(experiment.run, [experiment])
-    signature = "# MetricX|google/metricx-24-hybrid-large-v2p6|test.metricx.jsonl"
-    assert scores(experiment, "MetricX") == [signature, *["1.5000"] * 3]
-    assert scores(experiment, "BLEURT") == ["# BLEURT|BLEURT-20|test.bleurt.txt", "50.0000", "25.0000", "-12.5000"]
-    assert scores(experiment, "COMET") == ["# COMET|xl|test.comet.json", *["25.0000"] * 3]
+    signature = "# MetricX|google/metricx-24-hybrid-large-v2p6|test.metricx.jsonl:"
+    for name, first, values in (
+        ("MetricX", signature, ["1.5000"] * 3),
+        ("BLEURT", "# BLEURT|BLEURT-20|test.bleurt.txt:", ["50.0000", "25.0000", "-12.5000"]),
+        ("COMET", "# COMET|xl|test.comet.json:", ["25.0000"] * 3),
+    ):
+        assert scores(experiment, name)[0].startswith(first)
+        assert scores(experiment, name)[1:] == values
     assert not (tools / "calls").exists()
+    experiment.test_file("test", "bleurt.txt").write_text("0.9\n" * 3)  # corrected
+    score_neural(experiment.run, [experiment])
+    assert scores(experiment, "BLEURT")[1:] == ["90.0000"] * 3
+
+
+def test_carriage_returns_of_sources_and_references_end_no_line(tmp_path: Path, tools: Path) -> None:
+    [experiment] = seeds(tmp_path, "comet: wmt22-comet-da")
+    score_neural(experiment.run, [experiment])
+    expected = scores(experiment, "COMET")
+    for kind in ("src", "ref"):
+        path = experiment.test_file("test", kind)
+        path.write_bytes(path.read_bytes().replace(b" ", b"\r ", 1))
+    experiment.test_file("test", "COMET.scores").unlink()
+    score_neural(experiment.run, [experiment])
+    assert scores(experiment, "COMET") == expected
+    assert not list(experiment.run.pair_results_dir.glob("*.comet.*/"))
+
+
+def test_all_problems_are_named_and_what_can_be_scored_is(tmp_path: Path, tools: Path) -> None:
+    experiments = seeds(tmp_path, "bleurt: B, metricx: M, comet: wmt22-comet-da", REFERENCE)
+    with pytest.raises(
+        RecipeError, match=r"bleurt.txt is missing, as of 2 of 2 exp[^$]*\nError: .*metricx.jsonl is mis"
+    ):
+        score_neural(experiments[0].run, experiments)
+    assert all(scores(one, "COMET") for one in experiments)
+
+
+@pytest.mark.parametrize("output", ["", "{", '{"other": []}', '{"test.hyp": [{"mt": "x"}]}'])
+def test_a_comet_that_writes_something_else_is_named(tmp_path: Path, tools: Path, output: str) -> None:
+    [experiment] = seeds(tmp_path, "comet: wmt22-comet-da")
+    text = f"import pathlib, sys\npathlib.Path(sys.argv[sys.argv.index('--to_json') + 1]).write_text({output!r})\n"
+    (tools / "uvx").write_text(f"#!{sys.executable}\n{text if output else ''}")
+    with pytest.raises(RecipeError, match=r"comet-score wrote no scores of test \(.*\): read .*test.comet.log"):
+        score_neural(experiment.run, [experiment])
+
+
+@pytest.mark.parametrize("value", ["{comet: }", "{comet: [a]}", "{bleurt: ''}"])
+def test_a_model_without_a_name_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(
+        RecipeError, match=r"score.neural: '\w+' needs the name of a model, as in neural: {comet: wmt22"
+    ):
+        translated(tmp_path, REFERENCE, HYPOTHESES, CONF + f"\nscore:\n  neural: {value}\n")
+
+
+def test_a_missing_model_or_tool_is_named_before_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [experiment] = seeds(tmp_path, "comet: /nowhere/model.ckpt")
+    with pytest.raises(
+        RecipeError, match=r"there is no file /nowhere/model.ckpt; name another, or a model such as wmt"
+    ):
+        check_neural(experiment.run)
+    monkeypatch.setenv("PATH", "")
+    [experiment] = seeds(tmp_path / "other", "comet: wmt22-comet-da")
+    with pytest.raises(RecipeError, match="by uvx, which is not here: install it by pip install uv"):
+        check_neural(experiment.run)
 
 
 @pytest.mark.parametrize(
     ("neural", "files", "message"),
     [
-        ("bleurt: B", {}, r"test.bleurt.txt is missing: write it by bleurt.score_files .* or remove score.neural"),
+        ("bleurt: B", {}, r"test.bleurt.txt is missing, .*: write it by bleurt.score_files .* or remove score.neural"),
         ("bleurt: B", {"bleurt.txt": "0.1\nx\n"}, r"test.bleurt.txt is not as bleurt.score_files .* writes it"),
+        ("bleurt: B", {"bleurt.txt": "0.1\nnan\n0.1\n"}, r"test.bleurt.txt has the score nan for sentence 2: write it"),
         ("bleurt: B", {"bleurt.txt": "0.1\n"}, r"test.bleurt.txt is not of the translations in .*test.hyp: write it"),
         ("metricx: M", {"metricx.jsonl": '{"prediction": 1}\n'}, r"metricx.jsonl is not as MetricX's .*hypothesis"),
         ("comet: xl", {"comet.json": "[]"}, r"test.comet.json is not as comet-score --to_json writes it"),
