@@ -54,12 +54,16 @@ def _entries(entries: Sequence[Any]) -> Scores:
 
 
 def _metricx(text: str) -> Scores:
-    entries = [json.loads(line) for line in text.splitlines()]
+    entries = [json.loads(line) for line in _lines(text)]
     return [(entry["hypothesis"], float(entry["prediction"])) for entry in entries]
 
 
 def _bleurt(text: str) -> Scores:
-    return [(None, float(line)) for line in text.splitlines()]
+    return [(None, float(line)) for line in _lines(text)]
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n")  # str.splitlines would also split at U+2028
 
 
 #: by the keys of score.neural

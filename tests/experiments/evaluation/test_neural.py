@@ -115,10 +115,10 @@ def test_a_model_in_a_file_is_known_by_its_content(tmp_path: Path, tools: Path) 
 
 def test_files_of_other_tools_are_taken_as_they_are(tmp_path: Path, tools: Path) -> None:
     [experiment] = seeds(tmp_path, "metricx: google/metricx-24-hybrid-large-v2p6, bleurt: BLEURT-20, comet: xl")
-    lines = [{"source": "x", "hypothesis": line, "reference": "y", "prediction": 1.5} for line in HYPOTHESES]
+    lines = [{"source": "x\u2028", "hypothesis": line, "reference": "y", "prediction": 1.5} for line in HYPOTHESES]
     entries = [{"src": "x", "mt": line, "ref": "y", "COMET": 0.25} for line in HYPOTHESES]
     files = {
-        "metricx.jsonl": "".join(json.dumps(line) + "\n" for line in lines),
+        "metricx.jsonl": "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines),
         "bleurt.txt": "0.5\n0.25\n-0.125\n",
         "comet.json": json.dumps({"elsewhere/test.hyp": entries}),
     }
