@@ -29,8 +29,7 @@ def given_rows(padding_idx: Any) -> Tensor | None:
     rows = positions.query_positions + padding_idx + 1
     if positions.padding_mask is None:
         return rows
-    padding = positions.padding_mask[:, positions.first : positions.first + positions.queries]
-    return rows.masked_fill(padding, padding_idx)
+    return rows.masked_fill(positions.at_queries(positions.padding_mask), padding_idx)
 
 
 class SinusoidalPositions(SinusoidalPositionalEmbedding):
@@ -40,12 +39,12 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
         stock: fairseq's module.
     """
 
-    def __init__(self, stock: SinusoidalPositionalEmbedding) -> None:
-        super().__init__(stock.embedding_dim, stock.padding_idx, init_size=len(stock.weights))
-
     #: the kind of --length-encoding, and its tokens of a translation per token of the source
     length_encoding: str | None = None
     length_ratio = 1.0
+
+    def __init__(self, stock: SinusoidalPositionalEmbedding) -> None:
+        super().__init__(stock.embedding_dim, stock.padding_idx, init_size=len(stock.weights))
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         rows = given_rows(self.padding_idx)
@@ -65,7 +64,7 @@ class SinusoidalPositions(SinusoidalPositionalEmbedding):
         own, first = stack.own, self.padding_idx + 1
         lengths = own.lengths
         # Of tokens, wherever an augmentation or a shift moves their positions.
-        before = own.tokens_before[:, own.first : own.first + own.queries]
+        before = own.at_queries(own.tokens_before)
         if own.cache.generation is not None and stack.cross is not None:
             lengths = (self.length_ratio * stack.cross.lengths).round().long().clamp(min=1)
         if self.length_encoding == "difference":
@@ -163,29 +162,33 @@ def read_vectors(path: str, positions: int, width: int) -> Tensor:
     try:
         is_numpy = path.endswith(".npy")
         read: Any = np.load(path, allow_pickle=False) if is_numpy else torch.load(path, "cpu", weights_only=True)
-        vectors = torch.from_numpy(read) if is_numpy else read
+        vectors: Any = torch.from_numpy(read) if is_numpy else read
     except Exception as error:
-        vectors = error
-    if isinstance(vectors, Exception):
-        fault = (
-            f"it cannot be read ({type(vectors).__name__}): name one that numpy.save (.npy) or torch.save (.pt) wrote"
-        )
-    elif not isinstance(vectors, Tensor):
+        reason = type(error).__name__
+        raise _no_vectors(
+            path, f"it cannot be read ({reason}): name one that numpy.save (.npy) or torch.save (.pt) wrote"
+        ) from None
+    if not isinstance(vectors, Tensor):
         keys = f" with the keys {few(vectors)}" if isinstance(vectors, Mapping) else ""
-        fault = f"it holds a {type(vectors).__name__}{keys}: save the matrix of position vectors alone"
-    elif vectors.dim() != 2 or vectors.size(1) != width:
-        fault = (
+        raise _no_vectors(path, f"it holds a {type(vectors).__name__}{keys}: save the matrix of position vectors alone")
+    if vectors.dim() != 2 or vectors.size(1) != width:
+        raise _no_vectors(
+            path,
             f"its shape is {tuple(vectors.shape)}, and the model needs (positions, {width}): make another file, or "
-            "change --encoder-embed-dim and --decoder-embed-dim"
+            "change --encoder-embed-dim and --decoder-embed-dim",
         )
-    elif len(vectors) < positions:
+    if len(vectors) < positions:
         limits = f"--max-source-positions {len(vectors)} and --max-target-positions {len(vectors)}"
-        fault = f"it has {len(vectors)} of {positions} positions: set {limits}, or name a file with more"
-    elif not (vectors.is_floating_point() and vectors.float().isfinite().all()):
-        fault = "not all of its values are finite floating-point numbers: make another file"
-    else:
-        return vectors[:positions]
-    raise FlagError(f"--input-positions-from {path}: {fault}.")
+        raise _no_vectors(
+            path, f"it has {len(vectors)} of {positions} positions: set {limits}, or name a file with more"
+        )
+    if not (vectors.is_floating_point() and vectors.float().isfinite().all()):
+        raise _no_vectors(path, "not all of its values are finite floating-point numbers: make another file")
+    return vectors[:positions]
+
+
+def _no_vectors(path: str, fault: str) -> FlagError:
+    return FlagError(f"--input-positions-from {path}: {fault}.")
 
 
 def replace_input_positions(stack: Any, cfg: Any) -> None:

@@ -199,10 +199,14 @@ class Positions:
         """Position of each key: the given one, or :attr:`tokens_before`, (batch or 1, keys)."""
         return self.tokens_before if self.given is None else self.given
 
+    def at_queries(self, by_key: Tensor) -> Tensor:
+        """The columns of the queries in (batch or 1, keys)."""
+        return by_key[:, self.first : self.first + self.queries]
+
     @property
     def query_positions(self) -> Tensor:
         """Position of each query, from 0, not counting padding, (batch or 1, queries), int64."""
-        return self.key_positions[:, self.first : self.first + self.queries]
+        return self.at_queries(self.key_positions)
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -283,7 +287,7 @@ class Positions:
                 "segment attention needs the segment of each token: give positions=Positions(queries, keys, "
                 "padding_mask, segments=...), or --segment-separator to a model."
             )
-        return self.segments[:, self.first : self.first + self.queries], self.segments
+        return self.at_queries(self.segments), self.segments
 
 
 @dataclass(frozen=True, eq=False, init=False)

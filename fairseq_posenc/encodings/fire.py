@@ -74,7 +74,7 @@ class FIRE(PositionEncoding):
     def _of_queries(self, positions: Positions) -> Tensor:
         """The bias in a decoder, (B or 1, H, T, S)."""
         # counted in columns, as the distances are, whatever positions an augmentation gives
-        before = positions.tokens_before[:, positions.first : positions.first + positions.queries]
+        before = positions.at_queries(positions.tokens_before)
         distances, is_later = positions.cache.get(
             ("fire", self.rate.dtype), lambda: self._distances(positions.distances)
         )

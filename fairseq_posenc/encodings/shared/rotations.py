@@ -26,11 +26,13 @@ def at_positions(
         query_shift: added to the positions of the queries in cross-attention, (B, 1).
     """
     if positions.is_cross_attention:
-        query, keys = positions.query_positions + query_shift, positions.key_positions[:, positions.keys - new_keys :]
-        for_queries = positions.cache.get((key, "queries"), lambda: make(query)[:, None])
+        for_queries = positions.cache.get(
+            (key, "queries"), lambda: make(positions.query_positions + query_shift)[:, None]
+        )
         if not new_keys:  # after the first step of a generation
             return for_queries, for_queries[..., :0, :]
-        return for_queries, positions.cache.get((key, "keys"), lambda: make(keys)[:, None])
+        new = positions.keys - new_keys
+        return for_queries, positions.cache.get((key, "keys"), lambda: make(positions.key_positions[:, new:])[:, None])
     if positions.given is not None:
         table = positions.cache.get(key, lambda: make(positions.key_positions)[:, None])  # (B, 1, S, width)
     else:

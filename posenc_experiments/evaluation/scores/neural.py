@@ -39,13 +39,13 @@ class Neural(NamedTuple):
 
     name: str
     file: str
-    read: Callable[[str], Scores]
+    read: Callable[[Path], Scores]
     factor: int
     command: str
 
 
-def _comet(text: str) -> Scores:
-    [entries] = json.loads(text).values()  # by the file of translations
+def _comet(path: Path) -> Scores:
+    [entries] = json.loads(path.read_bytes()).values()  # by the file of translations
     return _entries(entries)
 
 
@@ -53,17 +53,13 @@ def _entries(entries: Sequence[Any]) -> Scores:
     return [(entry["mt"], float(entry["COMET"])) for entry in entries]
 
 
-def _metricx(text: str) -> Scores:
-    entries = [json.loads(line) for line in _lines(text)]
+def _metricx(path: Path) -> Scores:
+    entries = [json.loads(line) for line in read_lines(path)]
     return [(entry["hypothesis"], float(entry["prediction"])) for entry in entries]
 
 
-def _bleurt(text: str) -> Scores:
-    return [(None, float(line)) for line in _lines(text)]
-
-
-def _lines(text: str) -> list[str]:
-    return text.removesuffix("\n").split("\n")  # str.splitlines would also split at U+2028
+def _bleurt(path: Path) -> Scores:
+    return [(None, float(line)) for line in read_lines(path)]
 
 
 #: by the keys of score.neural
@@ -135,7 +131,7 @@ def _is_scored(experiment: Experiment, test: str, metric: Neural, model: str, si
     if experiment.run.dry_run or not is_taken:
         return False
     try:
-        scores = metric.read(file.read_text(encoding="utf-8"))
+        scores = metric.read(file)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecipeError(f"{file} is not as {metric.command} writes it ({error!r}): write it again.") from None
     if any(text is None for text, _ in scores) and file.stat().st_mtime < translations.stat().st_mtime:
@@ -172,7 +168,7 @@ def _run_comet(run: Run, experiments: Sequence[Experiment], test: str, model: st
                 "--set 'score.neural={comet: PATH}'."
             ) from None
         try:
-            by_file = json.loads(output.read_text(encoding="utf-8"))
+            by_file = json.loads(output.read_bytes())
             scores = [_entries(by_file[str(path)]) for path in translations]
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise RecipeError(f"comet-score wrote no scores of {test} ({error!r}): read {log}.") from None
