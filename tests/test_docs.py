@@ -165,6 +165,20 @@ def test_verdicts_are_those_of_the_questions():
             assert row["comparisons"] == ("" if question is None else str(question.size)), (path, row["experiment"])
 
 
+@pytest.mark.parametrize("corpus", ["multi30k", "kftt", "quickstart"])
+def test_the_questions_compare_rows_that_exist(corpus):
+    """Each is an experiment of a recipe, with flags after it, or has results."""
+    compared = {table for question in tables.QUESTIONS.questions for table in question.tables}
+    names = {name for table in compared if table.split()[0] == corpus for name in tables.QUESTIONS.names(table)}
+    folder = ROOT / "recipes" / corpus
+    known = {
+        name for conf in set(folder.glob("*.yaml")) - {folder / "corpus.yaml"} for name in read_recipe(conf).experiments
+    }
+    known |= {row["experiment"] for _, row in RESULTS if row["corpus"] == corpus}
+    assert names
+    assert {name.split(" --")[0] for name in names} <= known
+
+
 def test_the_plots_are_those_of_their_data(tmp_path):
     tables.draw(tmp_path / "clipping-distance.png")
     tables.draw_differences(tmp_path)
