@@ -106,13 +106,14 @@ def padding_mask(lengths: Sequence[int], left: bool, width: int | None = None) -
     return columns < len(columns) - ends if left else columns >= ends
 
 
-def converted(encoding: PositionEncoding, dtype: torch.dtype) -> PositionEncoding:
-    """Converts the encoding to this precision, and binds it to two fixed projections, as attention does."""
+def converted(encoding: PositionEncoding, dtype: torch.dtype, device: str = "cpu") -> PositionEncoding:
+    """Moves the encoding to this precision and device, and binds it to two fixed projections, as attention does."""
     torch.manual_seed(7)
     width = encoding.num_heads * encoding.head_dim
-    query, key = (torch.nn.Linear(width, width, dtype=torch.float64).to(dtype) for _ in range(2))
-    encoding.read_layer(torch.zeros(1, 1, width, dtype=dtype), (query, key))
-    return encoding.to(dtype)
+    query, key = (torch.nn.Linear(width, width, dtype=torch.float64).to(device, dtype) for _ in range(2))
+    encoding = encoding.to(device, dtype)
+    encoding.read_layer(torch.zeros(1, 1, width, dtype=dtype, device=device), (query, key))
+    return encoding
 
 
 @torch.no_grad()

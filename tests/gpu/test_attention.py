@@ -24,7 +24,7 @@ CASES = [
 COMPILED = ["nopos", "diet_rel", "relative_key", "alibi", "forget"]
 
 
-def make(name, dtype, in_decoder):
+def make(name, in_decoder):
     known = {"bidirectional": not in_decoder, "max_positions": 2 * LENGTH}
     options = {key: value for key, value in known.items() if key in ENCODINGS[name].options}
     options["num_segments"] = None if ENCODINGS[name].facts.projects_length else 3
@@ -32,12 +32,12 @@ def make(name, dtype, in_decoder):
     encoding = build_encoding(name, HEADS, WIDTH, **options)
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
-    return converted(encoding, dtype)
+    return encoding
 
 
 def computed(encoding, device, dtype, backend, in_decoder=False):
     """The output and the gradients of q, k, v and all parameters, on the CPU in double precision."""
-    encoding = copy.deepcopy(encoding).to(device)
+    encoding = converted(copy.deepcopy(encoding), dtype, device)
     qkv = make_qkv(BATCH, LENGTH, heads=HEADS, dim=WIDTH, dtype=torch.float32)
     leaves = [x.to(device, dtype).requires_grad_() for x in qkv]
     # fairseq pads sources on the left and targets on the right
@@ -62,17 +62,16 @@ def assert_close(ours, exact, bound):
 @pytest.mark.parametrize(("name", "in_decoder"), CASES)
 def test_every_encoding_and_backend_in_every_precision(device, name, in_decoder):
     """A number is rounded by up to eps / 2; about a hundred of them add up to a logit, an output or a gradient."""
-    exact_encoding = make(name, torch.float64, in_decoder)
-    exact = computed(exact_encoding, "cpu", torch.float64, "eager", in_decoder)
+    encoding = make(name, in_decoder)
+    exact = computed(encoding, "cpu", torch.float64, "eager", in_decoder)
     for backend in sorted(set(BACKENDS) - {"flex"}):
         try:
-            check_backend(backend, exact_encoding)
+            check_backend(backend, encoding)
         except FlagError:
             continue
-        encoding = make(name, torch.float32, in_decoder)
         assert_close(computed(encoding, device, torch.float32, backend, in_decoder), exact, 1e-4)
     for dtype in (torch.float16, torch.bfloat16):
-        half = computed(make(name, dtype, in_decoder), device, dtype, "auto", in_decoder)
+        half = computed(encoding, device, dtype, "auto", in_decoder)
         assert_close(half, exact, 50 * torch.finfo(dtype).eps)
 
 
@@ -80,7 +79,7 @@ def test_every_encoding_and_backend_in_every_precision(device, name, in_decoder)
 def test_cross_attention_is_that_of_the_cpu(device, name):
     outputs = []
     for place, dtype in ((device, torch.float32), ("cpu", torch.float64)):
-        encoding = make(name, dtype, in_decoder=False).to(place)
+        encoding = converted(make(name, in_decoder=False), dtype, place)
         qkv = [x.to(place, dtype) for x in make_qkv(BATCH, LENGTH, 9, heads=HEADS, dim=WIDTH)]
         padding = padding_mask([LENGTH, LENGTH - 7], left=True).to(place)
         segments = torch.zeros(BATCH, LENGTH, dtype=torch.long, device=place)
@@ -95,14 +94,14 @@ def test_cross_attention_is_that_of_the_cpu(device, name):
 def test_later_tokens_change_nothing_in_a_long_sentence(device, name, dtype):
     length = 4096 if device == "cuda" else 512
     options = {"bidirectional": False} if "bidirectional" in ENCODINGS[name].options else {}
-    encoding = make_encoding(name, options, 2, WIDTH, dtype, std=0.5).to(device)
+    encoding = converted(make_encoding(name, options, 2, WIDTH, std=0.5), dtype, device)
     outputs = [output_of_first_half(encoding, length, dtype, later, device=device) for later in (1.0, -3.0)]
     assert torch.equal(*outputs)
 
 
 @pytest.mark.parametrize("in_decoder", [False, True])
 @pytest.mark.parametrize("name", COMPILED)
-def test_compiled_flex_attention(device, name, in_decoder):
-    encoding = make(name, torch.float32, in_decoder)
-    exact = computed(make(name, torch.float64, in_decoder), "cpu", torch.float64, "eager", in_decoder)
-    assert_close(computed(encoding, device, torch.float32, "flex", in_decoder), exact, 1e-3)
+def test_compiled_flex_attention(gpu, name, in_decoder):
+    encoding = make(name, in_decoder)
+    exact = computed(encoding, "cpu", torch.float64, "eager", in_decoder)
+    assert_close(computed(encoding, gpu, torch.float32, "flex", in_decoder), exact, 1e-3)
