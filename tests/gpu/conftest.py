@@ -43,7 +43,8 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
     def tensor(data: Any, device: Any = None, **options: Any) -> torch.Tensor:
         """PyTorch would make a tensor without values."""
-        return make(tree_map_only(OnDevice, lambda x: x.values, data), **options).to(device or "cpu")
+        made = make(tree_map_only(OnDevice, lambda x: x.values, data), **options)
+        return made if device is None else made.to(device)
 
     monkeypatch.setattr(torch, "tensor", tensor)
     torch.__future__.set_overwrite_module_params_on_conversion(True)

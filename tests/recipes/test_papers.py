@@ -111,7 +111,7 @@ def test_training_short_prepares_in_directories_of_its_own(corpus: str) -> None:
 def test_each_corpus_has_the_rows_of_places(name):
     recipe, names = choose_experiments(read_recipe(RECIPES / name / "places.yaml"), [])
     rows = [recipe.experiments[row] for row in names]
-    assert len(rows) == 16
+    assert rows
     assert names == [row.experiment for row in read_table(RECIPES / name, "places").rows]
     for encoding, *flags in rows:
         assert describe(f"transformer_{encoding}_tiny", ["--encoder-layers", "3", "--decoder-layers", "3", *flags])
