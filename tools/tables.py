@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
@@ -31,6 +32,7 @@ from posenc_experiments.evaluation.statistics.pooling import PooledRow, PooledSc
 from posenc_experiments.evaluation.statistics.questions import read_questions
 from posenc_experiments.evaluation.tables.comparisons import difference, verdict
 from posenc_experiments.evaluation.tables.paper_table import PaperTable, read_table
+from posenc_experiments.experiment.versions import as_list
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"
@@ -73,8 +75,32 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def trainings() -> str:
+    """What the trainings of results/ ran on, and their commits, which their records have.
+
+    Older records have no device; results/devices.tsv has it for them.
+    """
+    older = pd.read_csv(RESULTS / "devices.tsv", sep="\t", comment="#", dtype=str, keep_default_na=False)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for directory in sorted({str(path.parent.relative_to(RESULTS)) for path in RESULTS.rglob("*.zip")}):
+        for run in results_of(directory).drop_duplicates(["directory"]).to_dict("records"):
+            recorded = run["environment"]
+            if "device" not in recorded:
+                seeds = older["seeds"].map(lambda seeds, seed=str(run["seed"]): seeds == "" or seed in seeds.split(","))
+                fits = older[(older["folder"] == directory) & older["experiment"].isin(["", run["name"]]) & seeds]
+                recorded = {**recorded, **fits.iloc[0]}
+            of = [", then ".join(map(str, as_list(recorded.get(key, "")))) for key in ("device", "threads")]
+            commits = found.setdefault((f"`{directory}`", *of), [])
+            commits.append(as_list(recorded["commit"])[-1][:7])
+    rows = [
+        [*key, ", ".join(f"{commit} ({count})" for commit, count in Counter(commits).most_common())]
+        for key, commits in found.items()
+    ]
+    return table(["folder", "device", "threads", "commits, and how many trainings of each"], rows)
+
+
 def machines() -> dict[str, str]:
-    """How BLEU of the same trainings differs between processors, beside how seeds differ."""
+    """What the trainings ran on, and how BLEU of the same ones differs between processors and between seeds."""
     by_cpu = pd.read_csv(DATA / "machines.csv").pivot(index=["name", "seed"], columns="cpu", values="bleu")
     here, kept = by_cpu["AVX-512"], bleu_of("quickstart", "test").set_index(["name", "seed"])["score"]
     before = (kept - here).dropna()
@@ -90,7 +116,7 @@ def machines() -> dict[str, str]:
         [what, str(len(gaps)), f"{math.hypot(*gaps) / math.sqrt(len(gaps)):.2f}", f"{max(map(abs, gaps)):.2f}"]
         for what, gaps in compared.items()
     ]
-    return {"machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
+    return {"trainings": trainings(), "machines": table(["compared", "pairs", "root mean square", "largest"], rows)}
 
 
 def reproducing() -> dict[str, str]:

@@ -1,7 +1,12 @@
 """What the jobs of one call run on."""
 
 import os
+import platform
+import re
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from posenc_experiments.base.errors import RecipeError
@@ -42,6 +47,10 @@ class Hardware:
         """CPU threads of one process of one job."""
         return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
 
+    def description(self) -> dict[str, Any]:
+        """The device of a training on this machine, and its threads on a CPU, recorded for information."""
+        return {"device": gpu()} if self.gpus else {"device": processor(), "threads": self.job_cpus}
+
 
 def find_gpus(wanted: int | None, dry_run: bool = False) -> list[str]:
     """GPUs as CUDA_VISIBLE_DEVICES names them: the first `wanted`, or all; RecipeError if there are fewer."""
@@ -57,3 +66,21 @@ def find_gpus(wanted: int | None, dry_run: bool = False) -> list[str]:
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     names = named if len(named) >= count else [str(number) for number in range(count)]
     return names[: count if wanted is None else wanted]
+
+
+def processor() -> str:
+    """The processor's name, and the widest vector instructions that PyTorch uses there, such as `AMD EPYC, AVX512`."""
+    import torch
+
+    cpuinfo = Path("/proc/cpuinfo")  # of Linux, where not every architecture has names
+    name = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    return f"{name[1] if name else platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def gpu() -> str:
+    """The name of the first GPU, as PyTorch has it."""
+    # In another process: asking for it takes memory on the GPU until the process ends, or the whole GPU if it is
+    # exclusive.
+    ask = "import torch; print(torch.cuda.get_device_name())"
+    process = subprocess.run([sys.executable, "-P", "-c", ask], capture_output=True, encoding="utf-8", check=False)
+    return process.stdout.strip() or "GPU"

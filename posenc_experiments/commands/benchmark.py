@@ -8,7 +8,6 @@ import itertools
 import json
 import logging
 import os
-import re
 import shlex
 import sys
 import warnings
@@ -25,6 +24,7 @@ import torch
 import fairseq_posenc
 from fairseq_posenc.encodings import ENCODINGS
 from posenc_experiments.base.files import require_output, write_json
+from posenc_experiments.base.hardware import processor
 from posenc_experiments.commands.number_types import Count
 from posenc_experiments.evaluation.measurements.benchmark import (
     CLOCKS,
@@ -56,15 +56,12 @@ class Several(click.ParamType):
 
 def describe_run(settings: Settings) -> dict[str, Any]:
     """The date, versions, hardware and settings of a run."""
-    cpuinfo = Path("/proc/cpuinfo")  # of Linux
-    cpu = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
-    gpu = settings.device == "cuda" and torch.cuda.get_device_name()
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(sys.argv),
         "versions": {"fairseq_posenc": fairseq_posenc.__version__, **environment()},
         **asdict(settings),
-        "device": gpu or (cpu[1] if cpu else "CPU"),
+        "device": torch.cuda.get_device_name() if settings.device == "cuda" else processor(),
         "threads": torch.get_num_threads(),
         "data": None if settings.data is None else str(settings.data),
     }

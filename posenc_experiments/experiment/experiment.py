@@ -132,6 +132,7 @@ class Experiment(ExperimentDirectory):
             "fingerprint": self.fingerprint,
             "environment": {
                 **versions.environment(),
+                **self.run.hardware.description(),
                 **prepared.text_libraries(recipe.prepare),
                 **({"batch": self.batch} if self.batch else {}),
             },

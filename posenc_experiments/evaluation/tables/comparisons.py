@@ -272,7 +272,7 @@ def _splitting_tokenizers(language: str) -> str:
 
 
 def _environments(rows: Iterable[PooledRow]) -> Iterable[str]:
-    """A note for each row whose seeds, or processes of one seed, were trained with different code or libraries."""
+    """A note for each row whose seeds, or parts of a seed, were trained with different code, libraries or devices."""
     for row in rows:
         values = {
             key: dict.fromkeys(spelled(value) for one in row.environments if key in one for value in as_list(one[key]))
@@ -280,7 +280,7 @@ def _environments(rows: Iterable[PooledRow]) -> Iterable[str]:
         }
         differing = [f"{key} ({', '.join(several)})" for key, several in values.items() if len(several) > 1]
         if differing:
-            yield f"{row.shown} was trained with different code or libraries: {', '.join(differing)}."
+            yield f"{row.shown} was trained with different code, libraries or devices: {', '.join(differing)}."
 
 
 def _hidden_differences(rows: Iterable[PooledRow]) -> Iterable[str]:

@@ -253,7 +253,8 @@ def test_seeds_with_different_code_or_libraries_are_pooled_with_a_note(copy: Pat
     assert all_environments(resumed, now) == resumed
     change(seeds(copy)[0], "environment", value=resumed)
     text = text_of(copy)
-    assert f"sinusoidal was trained with different code or libraries: commit ({before['commit'][:10]}, bbbb" in text
+    note = f"sinusoidal was trained with different code, libraries or devices: commit ({before['commit'][:10]}, bbbb"
+    assert note in text
     assert "torch (" not in text
 
 

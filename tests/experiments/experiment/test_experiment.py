@@ -93,6 +93,13 @@ def test_a_batch_for_the_hardware_is_recorded(
     assert about["fingerprint"] == experiment(tmp_path, conf=conf).fingerprint
 
 
+def test_the_device_and_its_threads_are_recorded(tmp_path: Path) -> None:
+    about = experiment(tmp_path, cpus=3).description()
+    assert about["environment"]["threads"] == 3
+    assert re.fullmatch(r".+, [A-Z0-9 ]+", about["environment"]["device"])
+    assert about["fingerprint"] == experiment(tmp_path).fingerprint
+
+
 FP16 = CONF.replace("  max-epoch: 4\n", "  max-epoch: 4\n  fp16:\n")
 
 
