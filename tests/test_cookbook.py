@@ -39,6 +39,11 @@ def test_an_encoding_is_in_one_stack_only(directory: Path) -> None:
         assert {name.partition(".")[0] for name in names if "relative_keys" in name} == {stack}
 
 
+def test_positions_are_between_source_and_target(directory: Path) -> None:
+    names = load_checkpoint(directory / "in-cross" / "checkpoint_last.pt")["model"]
+    assert any("encoder_attn.encoding" in name for name in names)
+
+
 def test_the_resumed_training_is_averaged(directory: Path) -> None:
     files = {path.name for path in (directory / "in-encoder").iterdir()}
     assert files == {f"checkpoint{name}.pt" for name in ("1", "2", "3", "_best", "_last")}

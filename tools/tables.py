@@ -8,7 +8,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -40,7 +40,7 @@ RESULTS = ROOT / "results"
 Run = dict[str, Any]
 
 IMAGES = ROOT / "docs" / "images"
-EN_DE, JA_EN = "multi30k/en-de", "kftt/ja-en"  # in results/
+EN_DE, EN_FR, JA_EN = "multi30k/en-de", "multi30k/en-fr", "kftt/ja-en"  # in results/
 BASELINE = "sinusoidal"
 #: the rows of README's plot, and of its table
 CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel", "diet_rel-gain"]
@@ -363,12 +363,11 @@ def multi30k() -> dict[str, str]:
     """The scores of Multi30k's experiments, and the differences on all tests together, best first: from sinusoids, also
     without BLEU's brevity penalty, and from `shaw-k16`.
     """
-    by_test, from_shaw = compared(EN_DE), compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
-    all_tests = by_test[ALL_TESTS]
+    from_shaw = compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
+    all_tests = compared(EN_DE)[ALL_TESTS]
     choice, several, single = [], [], []
-    for name, row in sorted(all_tests.items(), key=lambda item: -item[1].row.bleu.mean):
-        scores_of_tests = [f"`{name}`", *(str(by_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
-        without = difference_without_penalty(EN_DE, name, BASELINE)
+    for scores_of_tests, row, without in captions(EN_DE):
+        name = row.row.setting.name
         if len(row.row.seeds) == 1:
             single.append([*scores_of_tests, difference(row), without])
             continue
@@ -383,7 +382,19 @@ def multi30k() -> dict[str, str]:
         "choice": table(["experiment", "seeds", "parameters of positions", *differences], choice),
         "multi30k": table(headers, several),
         "multi30k-seed1": table([*headers, "difference", "without BP"], single),
+        "multi30k-french": table(
+            [*headers, "difference", "without BP"],
+            [[*scores, difference(row), without] for scores, row, without in captions(EN_FR)],
+        ),
     }
+
+
+def captions(directory: str) -> Iterator[tuple[list[str], ComparedRow, str]]:
+    """The experiments on Multi30k, best first: name and scores, the comparison on all tests, and without a penalty."""
+    by_test = compared(directory)
+    for name, row in sorted(by_test[ALL_TESTS].items(), key=lambda item: -item[1].row.bleu.mean):
+        scores_of_tests = [f"`{name}`", *(str(by_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
+        yield scores_of_tests, row, difference_without_penalty(directory, name, BASELINE)
 
 
 def difference_without_penalty(directory: str, name: str, baseline: str) -> str:
