@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -77,12 +77,12 @@ class StackSettings:
     """
 
     self_attention: LayerEncodings
-    cross_attention: LayerEncodings | None = None
-    fuses_cross_attention: bool = False
-    separator: int | None = None
-    recomputed: bool = False
-    backend: str = "auto"
-    augmentation: Augmentation = field(default_factory=Augmentation)
+    cross_attention: LayerEncodings | None
+    fuses_cross_attention: bool
+    separator: int | None
+    recomputed: bool
+    backend: str
+    augmentation: Augmentation
 
     def segments(self, tokens: Tensor) -> Tensor | None:
         """The segment of each token; None without segments."""

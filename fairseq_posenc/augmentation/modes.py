@@ -30,7 +30,7 @@ class Augmentation:
 
     def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
         """The positions of the source, and what the encoder adds to its output for the target."""
-        return positions, {}
+        return self.target_positions(positions, training, None), {}
 
     def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         """The positions of the target, given the encoder's output; None without an encoder."""
@@ -68,10 +68,7 @@ class Shift(Augmentation):
         self.most = most
         self.table = table
 
-    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
-        return self.target_positions(positions, training), {}
-
-    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         if not training:
             return positions
         most = self.most if self.table is None else max(0, min(self.most, self.table - positions.keys))
@@ -97,9 +94,6 @@ class SegmentShift(Augmentation):
     def __init__(self, shift: int, table: int | None = None) -> None:
         self.shift = shift
         self.table = table
-
-    def source_positions(self, positions: Positions, training: bool) -> tuple[Positions, Encoded]:
-        return self.target_positions(positions, training), {}
 
     def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
         assert positions.segments is not None, "--segment-shift needs --segment-separator"

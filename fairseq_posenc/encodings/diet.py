@@ -15,7 +15,6 @@ from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
 from .shared.distance import DistanceBias
 from .shared.pairs import PairBias
-from .shared.tables import table_heads
 
 POSITION_RANK = Option(whole(1), "width D of the position vectors of each head; by default the head's width")
 
@@ -66,7 +65,7 @@ class DietAbs(PairBias):
 
     def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
         super().__init__(num_heads, head_dim, **options)
-        shape = table_heads(num_heads, self.position_sharing), self.max_positions, self.position_rank or head_dim
+        shape = self.table_heads, self.max_positions, self.position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(shape))
         self.key_positions = nn.Parameter(torch.empty(shape))
         for table in (self.query_positions, self.key_positions):

@@ -10,7 +10,6 @@ from .contract.base import ADDED, Facts, PositionEncoding
 from .contract.options import BIDIRECTIONAL, POSITION_SHARING, option, positive
 from .contract.registry import register_encoding
 from .shared.distance import cached_for_layers
-from .shared.tables import table_heads
 
 #: width of the hidden layer, and the summand that avoids a division by zero; both are the authors'
 HIDDEN, EPSILON = 32, 1e-6
@@ -49,7 +48,7 @@ class FIRE(PositionEncoding):
         self.rate = nn.Parameter(torch.tensor(0.1))
         self.threshold_scale = nn.Parameter(torch.tensor(1.0))
         self.hidden = nn.Linear(1 + self.bidirectional, HIDDEN)
-        self.output = nn.Linear(HIDDEN, table_heads(num_heads, self.position_sharing))
+        self.output = nn.Linear(HIDDEN, self.table_heads)
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         names = ", ".join(name for name, _ in self.named_parameters() if not name.startswith(ADDED))

@@ -19,7 +19,7 @@ from .contract.base import PositionEncoding
 from .contract.options import MAX_POSITIONS, POSITION_SHARING, option
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
-from .shared.tables import check_length, logits_of_keys, logits_of_queries, table_heads
+from .shared.tables import check_length, logits_of_keys, logits_of_queries
 
 
 @register_encoding("huang1")
@@ -39,8 +39,7 @@ class Huang1(PositionEncoding):
     def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
         super().__init__(num_heads, head_dim, **options)
         # The paper names no initializer for methods 1 to 3; factors of 1 start as attention without positions.
-        heads = table_heads(num_heads, self.position_sharing)
-        self.relative_factors = nn.Parameter(torch.ones(heads, self.max_positions))
+        self.relative_factors = nn.Parameter(torch.ones(self.table_heads, self.max_positions))
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         return {"relative_factors": self.effective("relative_factors")[:, positions.span.abs()]}

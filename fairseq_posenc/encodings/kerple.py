@@ -12,7 +12,6 @@ from .contract.options import POSITION_SHARING, option
 from .contract.registry import register_encoding
 from .shared.clamp import clamp_straight_through
 from .shared.distance import DistanceBias
-from .shared.tables import table_heads
 
 #: every parameter counts as at least this, as in the authors' code
 LEAST = 0.01
@@ -44,9 +43,8 @@ class KerpleLog(DistanceBias):
 
     def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
         super().__init__(num_heads, head_dim, **options)
-        heads = table_heads(num_heads, self.position_sharing)
-        self.magnitude = nn.Parameter(2 * torch.rand(heads))
-        self.rate = nn.Parameter(torch.rand(heads))
+        self.magnitude = nn.Parameter(2 * torch.rand(self.table_heads))
+        self.rate = nn.Parameter(torch.rand(self.table_heads))
 
     def bias_by_distance(self, positions: Positions) -> Tensor:
         r1, r2 = _clamped(self, "magnitude"), _clamped(self, "rate")
@@ -73,9 +71,8 @@ class KerplePower(DistanceBias):
 
     def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
         super().__init__(num_heads, head_dim, **options)
-        heads = table_heads(num_heads, self.position_sharing)
-        self.magnitude = nn.Parameter(torch.rand(heads))
-        self.exponent = nn.Parameter(2 * torch.rand(heads))
+        self.magnitude = nn.Parameter(torch.rand(self.table_heads))
+        self.exponent = nn.Parameter(2 * torch.rand(self.table_heads))
 
     def bias_by_distance(self, positions: Positions) -> Tensor:
         r1, r2 = _clamped(self, "magnitude"), _clamped(self, "exponent", 2.0)

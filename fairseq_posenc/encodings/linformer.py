@@ -13,7 +13,7 @@ from .contract.base import Facts, PositionEncoding
 from .contract.options import MAX_POSITIONS, POSITION_SHARING, option, whole
 from .contract.registry import register_encoding
 from .diet import POSITION_RANK
-from .shared.tables import check_length, table_heads
+from .shared.tables import check_length
 
 
 class LengthProjection(nn.Module):
@@ -100,7 +100,7 @@ class DietAbsLin(_LengthProjecting):
         super().__init__(num_heads, head_dim, **options)
         if self.shared_by_layers:  # each layer has its own E and F
             self.shared_by_layers = ("query_positions", "key_positions")
-        heads, rank = table_heads(num_heads, self.position_sharing), self.position_rank or head_dim
+        heads, rank = self.table_heads, self.position_rank or head_dim
         self.query_positions = nn.Parameter(torch.empty(heads, self.max_positions, rank))
         self.key_positions = nn.Parameter(torch.empty(heads, self.projection_length, rank))
         for table in (self.query_positions, self.key_positions):

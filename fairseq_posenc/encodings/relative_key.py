@@ -13,7 +13,7 @@ from ..positions import Positions
 from .contract.base import Facts, PositionEncoding
 from .contract.options import POSITION_SHARING, option, whole
 from .contract.registry import register_encoding
-from .shared.tables import clipped_score_mod, logits_of_queries, per_head, table_heads
+from .shared.tables import clipped_score_mod, logits_of_queries
 
 
 @register_encoding("relative_key")
@@ -33,7 +33,7 @@ class RelativeKey(PositionEncoding):
 
     def __init__(self, num_heads: int, head_dim: int, **options: Any) -> None:
         super().__init__(num_heads, head_dim, **options)
-        shape = table_heads(num_heads, self.position_sharing), self.left_clip + self.right_clip + 1, head_dim
+        shape = self.table_heads, self.left_clip + self.right_clip + 1, head_dim
         self.relative_keys = nn.Parameter(torch.empty(shape))
         for head in self.relative_keys:
             nn.init.xavier_uniform_(head)  # as shaw
@@ -47,5 +47,4 @@ class RelativeKey(PositionEncoding):
         return logits_of_queries(q, self.relative_keys[:, clipped.rows], clipped)
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
-        by_row = per_head(q, self.relative_keys.transpose(-2, -1))  # (B, H, T, L + R + 1)
-        return clipped_score_mod(by_row, positions, self.left_clip, self.right_clip)
+        return clipped_score_mod(q, self.relative_keys, positions, self.left_clip, self.right_clip)

@@ -11,7 +11,7 @@ from .contract.base import Facts
 from .contract.options import CLIPPING_DISTANCE, option, parse_bool
 from .contract.registry import register_encoding
 from .shared.clipped import ClippedEncoding
-from .shared.tables import clipped_score_mod, logits_of_queries, per_head, weighted_sum
+from .shared.tables import clipped_score_mod, logits_of_queries, weighted_sum
 
 
 @register_encoding("shaw")
@@ -57,8 +57,7 @@ class Shaw(ClippedEncoding):
 
     def score_mod(self, q: Tensor, k: Tensor, positions: Positions) -> ScoreMod:
         assert self.relative_keys is not None, "only then is it a hook"
-        by_row = per_head(q, self.relative_keys.transpose(-2, -1))  # (B, H, T, 2K + 1)
-        return clipped_score_mod(by_row, positions, self.clipping_distance, self.clipping_distance)
+        return clipped_score_mod(q, self.relative_keys, positions, self.clipping_distance, self.clipping_distance)
 
     def context(self, weights: Tensor, positions: Positions) -> Tensor:
         assert self.relative_values is not None, "only then is it a hook"

@@ -11,7 +11,6 @@ from .contract.options import BIDIRECTIONAL, MAX_DISTANCE, NUM_BUCKETS, POSITION
 from .contract.registry import register_encoding
 from .shared.buckets import by_clamped_distance, log_buckets
 from .shared.distance import DistanceBias
-from .shared.tables import table_heads
 
 
 @register_encoding("t5")
@@ -41,8 +40,7 @@ class T5(DistanceBias):
         super().__init__(num_heads, head_dim, **options)
         buckets = log_buckets(self.num_buckets, self.max_distance, self.bidirectional)
         self.register_buffer("buckets", buckets, persistent=False)
-        heads = table_heads(num_heads, self.position_sharing)
-        self.relative_bias = nn.Parameter(torch.empty(heads, self.num_buckets))
+        self.relative_bias = nn.Parameter(torch.empty(self.table_heads, self.num_buckets))
         nn.init.xavier_uniform_(self.relative_bias)  # the authors': 0.224 on average for 8 heads and 32 buckets
 
     def bias_by_distance(self, positions: Positions) -> Tensor:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
-from posenc_experiments.data import prepare
+from posenc_experiments.data import prepared
 from posenc_experiments.data.prepared import index_file
 from posenc_experiments.evaluation.results import Result
 from posenc_experiments.experiment.layout import GENERATE_SCRIPT, ExperimentDirectory
@@ -31,7 +31,7 @@ class Data:
 
     def vocabulary(self) -> list[str]:
         """Checksums of the dictionaries."""
-        return prepare.vocabulary(self.directory, self.source, self.target)
+        return prepared.vocabulary(self.directory, self.source, self.target)
 
     def contents(self) -> list[object]:
         """What identifies this data and subset."""
@@ -40,7 +40,7 @@ class Data:
     def problem(self, vocabulary: list[str] | None = None) -> str | None:
         """What a model of these dictionaries, as far as they are known, cannot use of it, and the fix."""
         index, binary = self.index(), [path.with_suffix(".bin") for path in self.index()]
-        for path in (*prepare.dictionaries(self.directory, self.source, self.target), *index, *binary):
+        for path in (*prepared.dictionaries(self.directory, self.source, self.target), *index, *binary):
             if not path.is_file():
                 return f"{path.name} is missing; name the directory of fairseq-preprocess."
         if vocabulary not in (None, self.vocabulary()):

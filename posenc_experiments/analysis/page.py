@@ -17,7 +17,7 @@ from posenc_experiments.analysis.texts import read_texts
 from posenc_experiments.evaluation.metrics import BLEU
 from posenc_experiments.evaluation.results import bleu_results
 from posenc_experiments.evaluation.statistics.comparison import ComparedTable, Comparison, compared, jackknifed
-from posenc_experiments.evaluation.statistics.pooling import PooledRow, pool, split_shared
+from posenc_experiments.evaluation.statistics.pooling import PooledRow, pool
 from posenc_experiments.evaluation.tables.comparisons import difference, interval_notes, report, verdict
 
 
@@ -46,8 +46,8 @@ def render(results: pd.DataFrame | None, records: Mapping[str, Sequence[Record]]
         tested = compared_with_each(results, rows)
         decided = next((one for one in tested if one.tested), None)
         scores = {
-            "title": rows[0].setting.title,
-            "shared": split_shared(row.setting.name for row in rows)[1],
+            "title": table.title,
+            "shared": table.shared,
             "headers": list(columns),
             "rows": list(zip(*columns.values(), strict=True)),
             "notes": [*table.notes, *(interval_notes([decided]) if decided is not None else [])],

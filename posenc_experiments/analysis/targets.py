@@ -17,7 +17,7 @@ from fairseq_posenc.scoring import log_probabilities
 from fairseq_posenc.trained import load_trained
 from posenc_experiments.analysis.data import data_of
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.data import context, prepare, text
+from posenc_experiments.data import context, prepared, text
 from posenc_experiments.evaluation.results import bleu_results, read_lines, read_results
 from posenc_experiments.evaluation.statistics.pooling import setting_of
 from posenc_experiments.experiment.layout import ExperimentDirectory
@@ -160,7 +160,7 @@ def _encode(
     """The tokens of both sides of each pair, behind those of the sentences before, joined as in training; and how many
     tokens the target itself has.
     """
-    subwords = [prepare.subwords_of(binarized, language) for language in languages]
+    subwords = [prepared.subwords_of(binarized, language) for language in languages]
     settings = subwords[0].settings
     # A recipe's model has seen one sentence before; other models may have seen more, of any length.
     nearest, limit = (-settings.context, settings.max_tokens) if settings.context else (None, sys.maxsize)

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics import bleu, chrf
 
 from posenc_experiments.analysis.ribes import ribes
 from posenc_experiments.base.languages import is_unspaced, length
-from posenc_experiments.evaluation.metrics import BLEU, CHRF, CONFIDENCE, sacrebleu_metric
+from posenc_experiments.evaluation.metrics import BLEU, CHRF, CONFIDENCE, make_metric, sacrebleu_metric
 from posenc_experiments.evaluation.results import Result, read_test_texts
 from posenc_experiments.evaluation.statistics.significance import (
     Compute,
@@ -64,7 +63,7 @@ class Texts:
     @cached_property
     def chrf(self) -> Numbers:
         """The numbers of each sentence from which chrF is computed."""
-        return extract(chrf.CHRF(lowercase=self._bleu.lowercase), self.hypotheses, self.references).astype(float)
+        return extract(make_metric(CHRF, self._bleu.lowercase), self.hypotheses, self.references).astype(float)
 
     @cached_property
     def sentence_chrf(self) -> Numbers:
@@ -81,8 +80,8 @@ class Texts:
 
 #: by metric, what makes a score of the sums of sentences' numbers
 COMPUTE: dict[str, Compute] = {
-    BLEU: compute_with(bleu.BLEU()),
-    CHRF: compute_with(chrf.CHRF()),
+    BLEU: compute_with(make_metric(BLEU, lowercase=False)),
+    CHRF: compute_with(make_metric(CHRF, lowercase=False)),
     RIBES: lambda sums: float(sums[0] / sums[1]),
     RATIO: lambda sums: float(sums[0] / max(sums[1], 1)),  # words of the translations by words of the references
 }

@@ -37,6 +37,17 @@ def file_hash(path: Path, method: str = "sha256") -> str:
         return hashlib.file_digest(file, method).hexdigest()
 
 
+def new_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
+    """The whole lines of a growing file from an offset on, and the offset after them; no lines if there is no file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            *lines, rest = file.read().split(b"\n")
+            return lines, file.tell() - len(rest)
+    except FileNotFoundError:
+        return [], offset
+
+
 def require_output(path: Path, example: str, option: str = "--output") -> None:
     """Refuses a path of an option that is neither a file nor a new name, before the work whose result it is for.
 

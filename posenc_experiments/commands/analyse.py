@@ -18,7 +18,6 @@ from posenc_experiments.experiment.experiment import Experiment
     "--output",
     type=click.Path(path_type=Path),
     default=Path("analysis.html"),
-    show_default=True,
     help="The page: one HTML file that needs no network.",
 )
 @click.option(

@@ -86,37 +86,33 @@ def table(results: Sequence[Result]) -> str:
     help="Corpus binarized by fairseq-preprocess, for training and generation.  [default: random words, in sentences "
     "about as long as those of news text]",
 )
-@click.option("--size", type=click.Choice(list(SIZES)), default="base", show_default=True)
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--precision", type=click.Choice(list(PRECISIONS)), default="fp32", show_default=True)
+@click.option("--size", type=click.Choice(list(SIZES)), default="base")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option("--precision", type=click.Choice(list(PRECISIONS)), default="fp32")
 @click.option("--threads", type=Count(most=1024), help="CPU threads of torch.  [default: torch's own choice]")
 @click.option(
     "--rounds",
     type=Count(),
     default=9,
-    show_default=True,
     help="Measured rounds of one batch; one more comes first, to warm up.",
 )
-@click.option("--tokens", type=Count(8), default=2048, show_default=True, help="Tokens of a batch in each language.")
+@click.option("--tokens", type=Count(8), default=2048, help="Tokens of a batch in each language.")
 @click.option(
     "--sentences",
     type=Count(),
     default=32,
-    show_default=True,
     help="Sentences of a batch in generation, which has beam 5.",
 )
 @click.option(
     "--lengths",
     type=Several(Count(2)),
     default="32,512",
-    show_default=True,
     help="Tokens of a sentence, for time, memory, operations and kernels.",
 )
 @click.option(
     "--clock",
     type=click.Choice(list(CLOCKS)),
     default="wall",
-    show_default=True,
     help="cpu: CPU seconds of this process, for a machine that others use too.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write all figures to this file.")

@@ -13,11 +13,11 @@ from posenc_experiments.evaluation.tables.report import FORMATS
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--format", "style", type=click.Choice(FORMATS), default="text")
 @click.option(
     "--baseline", help="An experiment's name, or a part of it: adds differences from it, with intervals and verdicts."
 )
-@click.option("--metric", default=BLEU, show_default=True, help="The metric that is tested against the baseline.")
+@click.option("--metric", default=BLEU, help="The metric that is tested against the baseline.")
 @click.option(
     "--margin",
     type=Positive(),

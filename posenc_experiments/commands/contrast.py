@@ -29,7 +29,7 @@ from posenc_experiments.evaluation.tables.report import FORMATS
 @data_option
 @cpu_option
 @click.option("--normalize", is_flag=True, help="Compare log-probabilities divided by the number of tokens.")
-@click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--format", "style", type=click.Choice(FORMATS), default="text")
 def main(
     models: tuple[Path, ...],
     contrastive_set: Path,

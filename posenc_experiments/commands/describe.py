@@ -19,10 +19,9 @@ from posenc_experiments.evaluation.tables.report import FORMATS
     "--vocabulary",
     type=Count(5),
     default=32768,
-    show_default=True,
     help="Entries of each language's dictionary, fairseq's four special ones included.",
 )
-@click.option("--format", "style", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--format", "style", type=click.Choice(FORMATS), default="text")
 def main(archs: tuple[str, ...], vocabulary: int, style: str) -> None:
     """Counts the parameters that each ARCH of this package spends on positions, and all its parameters.
 

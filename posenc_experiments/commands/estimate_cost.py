@@ -35,11 +35,9 @@ def multiplications(size: str, flags: dict[str, str], vocabulary: int) -> int:
     """Multiplications by weights in the forward pass of one source and one target token."""
     from fairseq.models import ARCH_CONFIG_REGISTRY
 
-    import fairseq_posenc  # noqa: F401 # registers the architectures
-
     numbers = {name.replace("-", "_"): int(value) for name, value in flags.items() if value.isdecimal()}
     args = Namespace(**numbers)
-    ARCH_CONFIG_REGISTRY[f"transformer_sinusoidal_{size}"](args)
+    ARCH_CONFIG_REGISTRY[f"transformer_{size}"](args)
     encoder, decoder = args.encoder_embed_dim, args.decoder_embed_dim
     source = args.encoder_layers * (4 * encoder**2 + 2 * encoder * args.encoder_ffn_embed_dim)
     target = args.decoder_layers * (8 * decoder**2 + 2 * decoder * args.decoder_ffn_embed_dim)

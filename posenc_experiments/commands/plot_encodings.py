@@ -3,7 +3,7 @@
 The pictures use only the hooks that every encoding has, so a new encoding needs no code here. They show:
 
 * what positions add to the logits, with equal words (q = k = 1), so that only positions differ;
-* what the encoding adds to the output beside the values (in an ``attend`` of its own);
+* what the encoding adds to the output beside the values (by ``context``);
 * the share of each key and value in each mixture, for encodings that attend to mixtures (Linformer's);
 * the vectors added to the embeddings (sinusoids, learned vectors).
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from posenc_experiments.base.done import locked, set_done
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.files import empty_directory, file_hash, read_json, write_json
+from posenc_experiments.base.files import empty_directory, read_json, write_json
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.base.subprocesses import run_command
@@ -29,17 +29,10 @@ from posenc_experiments.data.parallel import in_child, in_order
 from posenc_experiments.data.prepared import binarized_dir, download_dir, is_prepared, prepared_dir
 from posenc_experiments.data.raw import documents, extract, members, raw_files
 from posenc_experiments.data.sources import pair_tests, split_sources
-from posenc_experiments.data.subwords import Subwords
 
 #: the share of training pairs that may be damaged; more is text in another encoding
 MOST_BAD_UTF8 = 0.1
 LOW_CEILING = 99.9  # BLEU
-
-
-def subset(run: Run, test: str) -> str:
-    """fairseq's name for a test set: test, test1, test2..."""
-    index = pair_tests(run).index(test)
-    return f"test{index or ''}"
 
 
 def prepare(run: Run) -> None:
@@ -223,32 +216,6 @@ def learn_from(
                 size = most // 4 if most // 4 >= least else min(most // 4 + least, most)
 
 
-def dictionaries(binarized: Path, *languages: str) -> list[Path]:
-    """fairseq's dictionaries of these languages in a directory of binarized data."""
-    return [binarized / f"dict.{language}.txt" for language in languages]
-
-
-def vocabulary(binarized: Path, *languages: str) -> list[str]:
-    """The checksums of these dictionaries."""
-    return [file_hash(path) for path in dictionaries(binarized, *languages)]
-
-
-def subwords_of(binarized: Path, language: str) -> Subwords:
-    """The subwords that a directory of binarized data was made with; none, if this stage did not make it.
-
-    Raises:
-        RecipeError: the record of the prepared data is damaged.
-    """
-    record = binarized.parent / "prepare.json"
-    if not record.is_file():
-        return Subwords(binarized, language, Prepare(subwords="none"))
-    try:
-        settings = Prepare(**read_json(record)["settings"])
-        return subwords.load(record.parent, language, settings)
-    except (KeyError, TypeError, OSError) as error:
-        raise RecipeError(f"The subwords of {record} cannot be loaded ({error}): prepare the data again.") from None
-
-
 def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
     corpus, settings = run.recipe.corpus, run.recipe.prepare
     cleaned, sides = read_json(work / "clean.json"), (run.source, run.target)
@@ -264,7 +231,7 @@ def _encode(run: Run, work: Path, directory: Path) -> dict[str, Any]:
         said.append(f"the model's text: {', '.join(settings.changes)}; references are unchanged")
     said += read_json(work / "learn.json")
     evals = {}
-    for name, split in [("valid", corpus.valid), *((subset(run, test), test) for test in pair_tests(run))]:
+    for name, split in [("valid", corpus.valid), *((prepared.subset(run, test), test) for test in pair_tests(run))]:
         evals[name] = _encode_eval(run, work, directory, name, split)
         said.append(f"{split}: {said_of_test(evals[name], settings)}")
         if name != "valid":
@@ -337,7 +304,7 @@ def _binarize(run: Run, work: Path, directory: Path) -> None:
 
 
 def _preprocess_command(run: Run, tokens: Path, directory: Path) -> list[str]:
-    tests = ",".join(str(tokens / subset(run, test)) for test in pair_tests(run))
+    tests = ",".join(str(tokens / prepared.subset(run, test)) for test in pair_tests(run))
     words = [*run.module("fairseq_cli.preprocess"), "--source-lang", run.source, "--target-lang", run.target]
     words += ["--trainpref", str(tokens / "train"), "--validpref", str(tokens / "valid")]
     words += ["--testpref", tests, "--destdir", str(directory), "--workers", str(run.hardware.cpus)]

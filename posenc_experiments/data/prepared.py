@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from posenc_experiments.base.done import is_done
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.files import file_hash, fingerprint, not_default
+from posenc_experiments.base.files import file_hash, fingerprint, not_default, read_json
 from posenc_experiments.base.languages import is_unspaced, unit
 from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
+from posenc_experiments.data import subwords
 from posenc_experiments.data.sources import all_splits, pair_tests, wanted_archives, wanted_sources
+from posenc_experiments.data.subwords import Subwords
 
 # The index of fairseq's MMapIndexedDataset: magic, version, code of the data type, number of sentences; then the
 # sentences' sizes as int32.
@@ -29,8 +31,8 @@ TEXT_LIBRARIES = {"sacremoses": "0.2.0", "sentencepiece": "0.2.3", "subword-nmt"
 
 def text_libraries(settings: Prepare) -> dict[str, str]:
     """The versions of the libraries that split, change and join the text of a model."""
-    used = {"sentencepiece": {"sentencepiece"}, "subword-nmt": {"subword-nmt", "sacremoses"}, "none": set[str]()}
-    names = used[settings.subwords] | ({"sacremoses"} if settings.normalize_punctuation else set())
+    changing = ["sacremoses"] if settings.normalize_punctuation else []
+    names = {*subwords.METHODS[settings.subwords].libraries, *changing}
     return {name: importlib.metadata.version(name) for name in sorted(names)}
 
 
@@ -118,6 +120,32 @@ def require(run: Run) -> None:
         )
 
 
+def dictionaries(binarized: Path, *languages: str) -> list[Path]:
+    """fairseq's dictionaries of these languages in a directory of binarized data."""
+    return [binarized / f"dict.{language}.txt" for language in languages]
+
+
+def vocabulary(binarized: Path, *languages: str) -> list[str]:
+    """The checksums of these dictionaries."""
+    return [file_hash(path) for path in dictionaries(binarized, *languages)]
+
+
+def subwords_of(binarized: Path, language: str) -> Subwords:
+    """The subwords that a directory of binarized data was made with; none, if the stage prepare did not make it.
+
+    Raises:
+        RecipeError: the record of the prepared data is damaged.
+    """
+    record = binarized.parent / "prepare.json"
+    if not record.is_file():
+        return Subwords(binarized, language, Prepare(subwords="none"))
+    try:
+        settings = Prepare(**read_json(record)["settings"])
+        return subwords.load(record.parent, language, settings)
+    except (KeyError, TypeError, OSError) as error:
+        raise RecipeError(f"The subwords of {record} cannot be loaded ({error}): prepare the data again.") from None
+
+
 def read_sizes(path: Path) -> NDArray[np.int32]:
     """The number of tokens of each sentence of a binarized file, </s> included; RecipeError if the file is damaged."""
     with open(path, "rb") as index:
@@ -127,6 +155,12 @@ def read_sizes(path: Path) -> NDArray[np.int32]:
     if magic != MAGIC or len(sizes) != sentences:
         raise RecipeError(f"{path} is damaged: delete it, and run the stage prepare again.")
     return sizes
+
+
+def subset(run: Run, test: str) -> str:
+    """fairseq's name for a test set: test, test1, test2..."""
+    index = pair_tests(run).index(test)
+    return f"test{index or ''}"
 
 
 def index_file(binarized: Path, split: str, pair: str, side: str) -> Path:

@@ -45,6 +45,8 @@ class Subwords:
 
     #: what is learnt, in the directory of the prepared data
     file = ""
+    #: the packages whose versions change the tokens
+    libraries: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
         self.settings = settings
@@ -75,6 +77,7 @@ class SentencePiece(Subwords):
     """Kudo and Richardson 2018, with BPE, learnt on raw text."""
 
     file = "sentencepiece.model"
+    libraries = ("sentencepiece",)
 
     def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
         super().__init__(directory, language, settings)
@@ -149,6 +152,7 @@ class SubwordNmt(Subwords):
     """Sennrich et al. 2016: byte-pair encoding of Moses tokens, as in older recipes."""
 
     file = "bpe.codes"
+    libraries = ("subword-nmt", "sacremoses")
 
     def __init__(self, directory: Path, language: str, settings: Prepare) -> None:
         import sacremoses

@@ -14,7 +14,7 @@ from typing import Any
 from posenc_experiments.base.errors import RecipeError, meant
 from posenc_experiments.base.flags import flag_words
 from posenc_experiments.base.recipe import GENERATION_TASKS, SAVE_INTERVAL
-from posenc_experiments.data import prepare, prepared
+from posenc_experiments.data import prepared
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import train_command
 from posenc_experiments.experiment.experiment import Experiment
@@ -116,7 +116,7 @@ def _require_checkpoints(experiment: Experiment, settings: dict[str, Any]) -> No
 def _require_longest(experiment: Experiment, stage: str, settings: dict[str, Any]) -> None:
     """RecipeError if fairseq would leave out prepared pairs, or fail at one."""
     run = experiment.run
-    texts = [prepared.longest(run, prepare.subset(run, test)) for test in pair_tests(run)]
+    texts = [prepared.longest(run, prepared.subset(run, test)) for test in pair_tests(run)]
     if stage == "train":
         train, valid = prepared.longest(run, "train"), prepared.longest(run, "valid")
         # With this flag, the user wants validation to leave out long pairs.

@@ -5,7 +5,7 @@ from pathlib import Path
 from posenc_experiments.base.flags import Flags, flag_words
 from posenc_experiments.base.recipe import GENERATION_TASKS
 from posenc_experiments.base.run import Run
-from posenc_experiments.data import prepare
+from posenc_experiments.data import prepared
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment.experiment import Experiment, derive_batch
 from posenc_experiments.experiment.fairseq_flags import PLUGIN
@@ -89,7 +89,7 @@ def train_environment(run: Run) -> dict[str, str]:
 def generate_command(experiment: Experiment, test: str, results: Path) -> list[str]:
     """The command that translates one binarized test set into `results`/generate-<subset>.txt."""
     run = experiment.run
-    subset = prepare.subset(run, test)
+    subset = prepared.subset(run, test)
     task = GENERATION_TASKS[run.recipe.generate.length_penalty]
     return [
         *(*run.module("fairseq_cli.generate"), *common_words(run, task), "--path", str(experiment.averaged)),

@@ -26,7 +26,9 @@ def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> 
     """
     # fairseq would read these files here, only to fill tensors whose shapes are known.
     args = Namespace(**vars(args) | {"encoder_embed_path": None, "decoder_embed_path": None})
-    source, target = (_dictionary(size, args.segment_separator) for size in (vocabulary, vocabulary + (not joined)))
+    source, target = (
+        numbered_dictionary(size, args.segment_separator) for size in (vocabulary, vocabulary + (not joined))
+    )
     task = SimpleNamespace(source_dictionary=source, target_dictionary=target)
     try:
         with torch.device("meta"):
@@ -38,7 +40,7 @@ def build_unallocated(args: Namespace, vocabulary: int, joined: bool = True) -> 
         raise FlagError(f"no model can be built with these flags ({type(error).__name__}: {error}).") from error
 
 
-def _dictionary(size: int, separator: str | None) -> Dictionary:
+def numbered_dictionary(size: int, separator: str | None = None) -> Dictionary:
     """A dictionary of `size` entries, which include the separator of segments, if there is one."""
     dictionary = Dictionary()
     words = [f"w{number}" for number in range(size)]

@@ -14,7 +14,7 @@ from zipfile import is_zipfile
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import TEMPORARY, atomic_path, read_json, write_json
 from posenc_experiments.base.subprocesses import run_command, time_left, write_command
-from posenc_experiments.data import prepare
+from posenc_experiments.data import prepared
 from posenc_experiments.data.prepared import binarized_dir
 from posenc_experiments.experiment import versions
 from posenc_experiments.experiment.command_lines import train_command, train_environment
@@ -71,7 +71,7 @@ class TrainStage(Stage):
             "words_per_second": round(rate, 1) or None,
             "updates": log.updates,
             "valid_loss": log.valid_loss,
-            "vocabulary": prepare.vocabulary(binarized_dir(run), run.source, run.target),
+            "vocabulary": prepared.vocabulary(binarized_dir(run), run.source, run.target),
         }
         write_json(experiment.summary, summary)
         self.say(experiment, f"{log.updates:,} updates, valid loss {log.valid_loss}, {rate:,.0f} words/s")

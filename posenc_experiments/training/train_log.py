@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posenc_experiments.base.files import new_lines
+
 ROW = re.compile(rb"\| INFO \| (train_inner|train|valid) \| (\{.*\})\s*$")
 PARAMETERS = re.compile(rb"num\. shared model params: [\d,]+ \(num\. trained: ([\d,]+)\)")
 STARTS = (b"| begin training epoch", b"| begin validation")
@@ -33,14 +35,7 @@ class TrainLog:
 
     def follow(self, path: Path) -> None:
         """Reads what was written to the log since the last call."""
-        try:
-            with open(path, "rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        *lines, rest = data.split(b"\n")
-        self._offset += len(data) - len(rest)  # a line that is not whole is read again
+        lines, self._offset = new_lines(path, self._offset)
         for line in lines:
             self.feed(line)
 

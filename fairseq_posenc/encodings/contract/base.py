@@ -13,7 +13,7 @@ from ...kernels.flex import ScoreMod, dense_score_mod
 from ...masks import four_dimensions
 from ...positions import Positions
 from .gain import LearnedScalars
-from .options import SHARED_BY_LAYERS, Option
+from .options import SHARED_BY_HEADS, SHARED_BY_LAYERS, Option
 from .segments import SegmentAttention
 from .urpe import ToeplitzFactors
 
@@ -123,6 +123,11 @@ class PositionEncoding(LearnedScalars):
     def scaling(self) -> float:
         """The factor by which attention multiplies q."""
         return self.head_dim**-0.5
+
+    @property
+    def table_heads(self) -> int:
+        """The number of heads in a table of parameters: 1 if heads share it."""
+        return 1 if getattr(self, "position_sharing", None) in SHARED_BY_HEADS else self.num_heads
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         """What was learned for every distance of ``positions.span``, as it acts, for analyses. By default nothing is.

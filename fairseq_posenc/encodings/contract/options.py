@@ -118,6 +118,7 @@ def option(default: Any, kind: Option | Callable[[Any], Any], *more: Any, name: 
 
 
 SHARING = ("none", "head", "layer", "all")
+SHARED_BY_HEADS = ("head", "all")
 SHARED_BY_LAYERS = ("layer", "all")
 
 # Options of several encodings: one flag with one meaning.

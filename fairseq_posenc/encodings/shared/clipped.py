@@ -7,7 +7,6 @@ from torch import Tensor
 from ...positions import Clipped, Positions
 from ..contract.base import PositionEncoding
 from ..contract.options import CLIPPING_DISTANCE, POSITION_SHARING, option
-from .tables import table_heads
 
 
 class ClippedEncoding(PositionEncoding):
@@ -18,7 +17,7 @@ class ClippedEncoding(PositionEncoding):
 
     def table_shape(self, *width: int) -> tuple[int, ...]:
         """(H, 2K + 1, ...), or (1, 2K + 1, ...) if heads share the table."""
-        return table_heads(self.num_heads, self.position_sharing), 2 * self.clipping_distance + 1, *width
+        return self.table_heads, 2 * self.clipping_distance + 1, *width
 
     def learned_by_distance(self, positions: Positions) -> dict[str, Tensor]:
         rows = positions.span_rows(self.clipping_distance, self.clipping_distance)

@@ -150,8 +150,9 @@ def logits_of_keys(k: Tensor, table: Tensor, index: Tensor) -> Tensor:
     return by_row.gather(-1, index.T.expand(*by_row.shape[:2], -1, -1)).transpose(-2, -1)
 
 
-def clipped_score_mod(by_row: Tensor, positions: Positions, left: int, right: int) -> ScoreMod:
-    """A score_mod that adds by_row (B, H, T, left + right + 1) at the row of the clipped distance; row 0 is -left."""
+def clipped_score_mod(q: Tensor, table: Tensor, positions: Positions, left: int, right: int) -> ScoreMod:
+    """A score_mod that adds q_i a_{ij}, a_{ij} being the row of the clipped distance in the table; row 0 is -left."""
+    by_row = per_head(q, table.transpose(-2, -1))  # (B, H, T, left + right + 1)
     first, lowest = positions.first, -left  # the compiler takes numbers, but no expressions of them
     return lambda score, b, h, i, j: score + by_row[b, h, i, (j - i - first).clamp(lowest, right) - lowest]
 
@@ -169,11 +170,6 @@ def weighted_sum(weights: Tensor, table: Tensor, clipped: Clipped) -> Tensor:
         by_row[..., 0] += on_left.sum(-1, dtype=by_row.dtype)
         by_row[..., -1] += on_right.sum(-1, dtype=by_row.dtype)
     return per_head(by_row.to(weights.dtype), table)
-
-
-def table_heads(num_heads: int, position_sharing: str) -> int:
-    """The number of heads in a table: 1 if heads share it ("head", "all")."""
-    return 1 if position_sharing in ("head", "all") else num_heads
 
 
 def check_length(encoding: PositionEncoding, length: int, max_positions: int) -> None:

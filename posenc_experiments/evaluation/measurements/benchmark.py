@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from fairseq import utils
-from fairseq.data import Dictionary, LanguagePairDataset
+from fairseq.data import LanguagePairDataset
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -36,6 +36,7 @@ from fairseq_posenc.encodings.contract.options import flag
 from fairseq_posenc.errors import brief
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.experiment.fairseq_flags import read
+from posenc_experiments.experiment.unallocated import numbered_dictionary
 
 #: the name of stock fairseq's model, with which all others are compared
 STOCK = "stock"
@@ -440,9 +441,7 @@ def batches_of(task: TranslationTask, pairs: Any, count: int, longest: int, **li
 
 def random_task() -> TranslationTask:
     """A translation task with a joint dictionary of random words."""
-    dictionary = Dictionary()
-    for number in range(VOCABULARY - len(dictionary)):
-        dictionary.add_symbol(f"w{number}")
+    dictionary = numbered_dictionary(VOCABULARY)
     return TranslationTask(TranslationConfig(), dictionary, dictionary)
 
 

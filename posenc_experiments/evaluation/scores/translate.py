@@ -12,9 +12,9 @@ from typing import Any
 
 from posenc_experiments.base.done import forget
 from posenc_experiments.base.errors import RecipeError
-from posenc_experiments.base.files import atomic_path, empty_directory, read_json, write_text
+from posenc_experiments.base.files import atomic_path, empty_directory, new_lines, read_json, write_text
 from posenc_experiments.base.subprocesses import run_command, time_left, write_command
-from posenc_experiments.data import context, prepare, prepared, subwords, text
+from posenc_experiments.data import context, prepared, subwords, text
 from posenc_experiments.data.prepared import binarized_dir, prepared_dir
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.command_lines import generate_command, generate_environment
@@ -49,7 +49,7 @@ class TranslateStage(Stage):
     def make(self, experiment: Experiment, locks: tuple[int, ...]) -> list[Path]:
         run, tests = experiment.run, pair_tests(experiment.run)
         binarized, trained_with = binarized_dir(run), read_json(experiment.summary).get("vocabulary")
-        if trained_with not in (None, prepare.vocabulary(binarized, run.source, run.target)):
+        if trained_with not in (None, prepared.vocabulary(binarized, run.source, run.target)):
             raise RecipeError(
                 f"{binarized} has other dictionaries than the training of {experiment.title}: train again."
             )
@@ -71,7 +71,7 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     write_command(experiment.test_file(test, GENERATE_SCRIPT), command, generate_environment(run))
     raw = {side: prepared_dir(run) / f"{test}.{side}" for side in (run.source, run.target)}
     sources = list(text.clean_eval_lines(raw[run.source]))
-    output = results / f"generate-{prepare.subset(run, test)}.txt"
+    output = results / f"generate-{prepared.subset(run, test)}.txt"
     what, display = f"Translating {test} with {experiment.title}", _Display(experiment, test, output, len(sources))
     run_command(run, command, log, what, generate_environment(run), locks, display.show)
     tokens = read_hypotheses(output, len(sources))
@@ -100,13 +100,8 @@ class _Display:
 
     def show(self) -> None:
         """Reads new lines of fairseq's output; called a few times a second."""
-        if self.output.is_file():
-            with open(self.output, "rb") as file:
-                file.seek(self.read)
-                lines = file.readlines()
-            lines = lines[:-1] if lines and not lines[-1].endswith(b"\n") else lines
-            self.read += sum(map(len, lines))
-            self.done += sum(line.startswith(b"S-") for line in lines)
+        lines, self.read = new_lines(self.output, self.read)
+        self.done += sum(line.startswith(b"S-") for line in lines)
         now = time.monotonic()
         if self.began is None and self.done:
             self.began = now, self.done

@@ -12,7 +12,7 @@ from posenc_experiments.analysis.targets import find_models
 from posenc_experiments.base.errors import RecipeError
 from posenc_experiments.base.files import file_hash
 from posenc_experiments.base.recipe import Prepare
-from posenc_experiments.data import prepare, subwords
+from posenc_experiments.data import prepared, subwords
 from tests.experiments.analysis.quickstart import kept
 from tests.experiments.tiny import run_here
 from tests.toy import PACKAGE, generate
@@ -149,9 +149,9 @@ def test_text_is_split_as_the_prepared_data_says(tmp_path):
     settings = Prepare(subwords="subword-nmt", vocabulary=2, lowercase=True)
     subwords.learn(tmp_path, [("en", "low lower low")] * 3, settings)
     binarized = tmp_path / "binarized"
-    assert list(prepare.subwords_of(binarized, "en").encode(["Low slow"])) == [["Low", "slow"]]
+    assert list(prepared.subwords_of(binarized, "en").encode(["Low slow"])) == [["Low", "slow"]]
     (tmp_path / "prepare.json").write_text(json.dumps({"settings": asdict(settings)}))
-    assert list(prepare.subwords_of(binarized, "en").encode(["Low slow"])) == [["low", "s@@", "low"]]
+    assert list(prepared.subwords_of(binarized, "en").encode(["Low slow"])) == [["low", "s@@", "low"]]
     (tmp_path / "bpe.codes").unlink()
     with pytest.raises(RecipeError, match=r"The subwords of .*prepare\.json cannot be loaded"):
-        prepare.subwords_of(binarized, "en")
+        prepared.subwords_of(binarized, "en")

@@ -16,7 +16,7 @@ from posenc_experiments.base.recipe import Prepare
 from posenc_experiments.base.run import Run
 from posenc_experiments.data import clean, download, prepare, subwords, text
 from posenc_experiments.data.counts import said_of_training
-from posenc_experiments.data.prepared import binarized_dir, prepared_dir, require
+from posenc_experiments.data.prepared import binarized_dir, prepared_dir, require, subset
 from posenc_experiments.data.sources import wanted_sources
 from posenc_experiments.experiment.experiment import Experiment
 from posenc_experiments.workflow import pipeline
@@ -212,7 +212,7 @@ def test_a_pair_without_some_test_set_uses_the_others_with_a_message(
 ) -> None:
     run = make_run(tmp_path, MULTI30K, None, pair="cs-en", dry_run=True)
     tests = ["test_2016_flickr", "test_2018_flickr"]
-    assert [prepare.subset(run, test) for test in tests] == ["test", "test1"]
+    assert [subset(run, test) for test in tests] == ["test", "test1"]
     pipeline.run_plan(make_plan([Experiment(run, "sinusoidal", 1)], ["download", "prepare", "translate", "score"]))
     said = capsys.readouterr().out
     [line] = [line for line in said.split("\n") if line.startswith("cs-en has no test_2017_flickr, test_2017_mscoco")]
