@@ -330,7 +330,7 @@ SEGMENTED = ("--segment-separator", "w3")
 def test_segment_shifts_are_those_of_the_authors_code():
     arrays = golden("segment_shift__lupo")
     padding = arrays["positions"].eq(PAD)
-    moved = SegmentShift(21).target_positions(Positions(10, 10, padding, segments=arrays["segments"]), training=False)
+    moved = SegmentShift(21).target_positions(Positions(10, 10, padding, segments=arrays["segments"]), False, None)
     assert torch.equal((moved.key_positions + PAD + 1)[~padding], arrays["shifted"][~padding])
 
 
@@ -352,7 +352,7 @@ def test_positions_are_higher_in_each_next_segment_also_in_a_translation(name):
 def test_a_segment_shift_ends_where_the_table_ends_and_does_not_depend_on_the_batch():
     segments = torch.tensor([[0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 0, 0]])
     padding = padding_mask([6, 4], left=False)
-    moved = SegmentShift(8, table=20).target_positions(Positions(6, 6, padding, segments=segments), training=True)
+    moved = SegmentShift(8, table=20).target_positions(Positions(6, 6, padding, segments=segments), True, None)
     assert moved.key_positions.tolist() == [[0, 1, 10, 11, 19, 19], [0, 1, 2, 3, 0, 0]]
     assert moved.extent == (20, 20)
 

@@ -40,8 +40,8 @@ def test_an_encoding_is_in_one_stack_only(directory: Path) -> None:
 
 
 def test_positions_are_between_source_and_target(directory: Path) -> None:
-    names = load_checkpoint(directory / "in-cross" / "checkpoint_last.pt")["model"]
-    assert any("encoder_attn.encoding" in name for name in names)
+    model = load_checkpoint(directory / "in-cross" / "checkpoint_last.pt")["cfg"]["model"]
+    assert model.cross_position_encoding == "sinusoidal_qk"
 
 
 def test_the_resumed_training_is_averaged(directory: Path) -> None:

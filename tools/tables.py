@@ -8,7 +8,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -54,9 +54,9 @@ V100 = 40_000
 GPUS = {"V100, fp32": 18_000, "V100, fp16": V100, "A100, bf16": 2.2 * V100, "H100, bf16": 3.7 * V100}
 
 
-def read(path: Path) -> list[Run]:
+def read(path: Path, **form: str) -> list[Run]:
     """The rows of a CSV as text."""
-    return list(pd.read_csv(path, dtype=str, keep_default_na=False).to_dict("records"))
+    return list(pd.read_csv(path, dtype=str, keep_default_na=False, **form).to_dict("records"))
 
 
 @cache
@@ -77,27 +77,33 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
 
 
 def trainings() -> str:
-    """What the trainings of results/ ran on, and their commits, which their records have.
-
-    Older records have no device; results/devices.tsv has it for them.
-    """
-    older = pd.read_csv(RESULTS / "devices.tsv", sep="\t", comment="#", dtype=str, keep_default_na=False)
-    found: dict[tuple[str, ...], list[str]] = {}
+    """What the trainings of results/ ran on, and at which commits."""
+    commits: dict[tuple[str, str], list[str]] = {}
     for directory in sorted({str(path.parent.relative_to(RESULTS)) for path in RESULTS.rglob("*.zip")}):
         for run in results_of(directory).drop_duplicates(["directory"]).to_dict("records"):
-            recorded = run["environment"]
-            if "device" not in recorded:
-                seeds = older["seeds"].map(lambda seeds, seed=str(run["seed"]): seeds == "" or seed in seeds.split(","))
-                fits = older[(older["folder"] == directory) & older["experiment"].isin(["", run["name"]]) & seeds]
-                recorded = {**recorded, **fits.iloc[0]}
-            of = [", then ".join(map(str, as_list(recorded.get(key, "")))) for key in ("device", "threads")]
-            commits = found.setdefault((f"`{directory}`", *of), [])
-            commits.append(as_list(recorded["commit"])[-1][:7])
+            key = f"`{directory}`", ", then ".join(as_list(device_of(directory, run)))
+            commits.setdefault(key, []).append(", then ".join(one[:7] for one in as_list(run["environment"]["commit"])))
     rows = [
-        [*key, ", ".join(f"{commit} ({count})" for commit, count in Counter(commits).most_common())]
-        for key, commits in found.items()
+        [*key, ", ".join(f"{commit} ({count})" for commit, count in Counter(made).most_common())]
+        for key, made in commits.items()
     ]
-    return table(["folder", "device", "threads", "commits, and how many trainings of each"], rows)
+    return table(["folder", "device", "commits, and how many trainings of each"], rows)
+
+
+def device_of(directory: str, run: Run) -> str | list[str]:
+    """The device of a training, as its record has it, or results/devices.tsv if the record is older."""
+    if "device" in run["environment"]:
+        device: str | list[str] = run["environment"]["device"]
+        return device
+    for known in read(RESULTS / "devices.tsv", sep="\t", comment="#"):
+        seeds = known["seeds"].split(",")
+        if (
+            known["folder"] == directory
+            and known["experiment"] in ("", run["name"])
+            and {"", str(run["seed"])} & {*seeds}
+        ):
+            return str(known["device"])
+    raise ValueError(f"results/devices.tsv has no line for {run['name']}, seed {run['seed']}, of {directory}.")
 
 
 def machines() -> dict[str, str]:
@@ -366,12 +372,12 @@ def multi30k() -> dict[str, str]:
     from_shaw = compared(EN_DE, "compare-shaw-k16.csv")[ALL_TESTS]
     all_tests = compared(EN_DE)[ALL_TESTS]
     choice, several, single = [], [], []
-    for scores_of_tests, row, without in captions(EN_DE):
-        name = row.row.setting.name
+    for name, row in ranked(EN_DE):
+        cells, without = scores_of_tests(EN_DE, name), difference_without_penalty(EN_DE, name, BASELINE)
         if len(row.row.seeds) == 1:
-            single.append([*scores_of_tests, difference(row), without])
+            single.append([*cells, difference(row), without])
             continue
-        several.append(scores_of_tests)
+        several.append(cells)
         parameters = f"{(row.row.parameters or 0) - (all_tests[BASELINE].row.parameters or 0):,.0f}"
         choice.append(
             [f"`{name}`", f"{len(row.row.seeds)}", parameters, difference(row), without, difference(from_shaw[name])]
@@ -384,17 +390,23 @@ def multi30k() -> dict[str, str]:
         "multi30k-seed1": table([*headers, "difference", "without BP"], single),
         "multi30k-french": table(
             [*headers, "difference", "without BP"],
-            [[*scores, difference(row), without] for scores, row, without in captions(EN_FR)],
+            [
+                [*scores_of_tests(EN_FR, name), difference(row), difference_without_penalty(EN_FR, name, BASELINE)]
+                for name, row in ranked(EN_FR)
+            ],
         ),
     }
 
 
-def captions(directory: str) -> Iterator[tuple[list[str], ComparedRow, str]]:
-    """The experiments on Multi30k, best first: name and scores, the comparison on all tests, and without a penalty."""
+def ranked(directory: str) -> list[tuple[str, ComparedRow]]:
+    """The experiments on Multi30k on all tests together, best first."""
+    return sorted(compared(directory)[ALL_TESTS].items(), key=lambda item: -item[1].row.bleu.mean)
+
+
+def scores_of_tests(directory: str, name: str) -> list[str]:
+    """The name of an experiment on Multi30k, and its scores."""
     by_test = compared(directory)
-    for name, row in sorted(by_test[ALL_TESTS].items(), key=lambda item: -item[1].row.bleu.mean):
-        scores_of_tests = [f"`{name}`", *(str(by_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
-        yield scores_of_tests, row, difference_without_penalty(directory, name, BASELINE)
+    return [f"`{name}`", *(str(by_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
 
 
 def difference_without_penalty(directory: str, name: str, baseline: str) -> str:

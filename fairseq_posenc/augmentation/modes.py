@@ -95,7 +95,7 @@ class SegmentShift(Augmentation):
         self.shift = shift
         self.table = table
 
-    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None = None) -> Positions:
+    def target_positions(self, positions: Positions, training: bool, encoded: Encoded | None) -> Positions:
         assert positions.segments is not None, "--segment-shift needs --segment-separator"
         given = positions.key_positions + self.shift * positions.segments
         if positions.padding_mask is not None:

@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,15 @@ class Hardware:
         """CPU threads of one process of one job."""
         return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
 
-    def description(self) -> dict[str, Any]:
-        """The device of a training on this machine, and its threads on a CPU, recorded for information."""
-        return {"device": gpu()} if self.gpus else {"device": processor(), "threads": self.job_cpus}
+    def device(self, gpus: str | None) -> str:
+        """What a training on this machine runs on: `NVIDIA H200`, or `AMD EPYC, AVX512, 2 threads`.
+
+        Args:
+            gpus: those of its job, as CUDA_VISIBLE_DEVICES names them; None for all.
+        """
+        if self.gpus:
+            return gpu(gpus)
+        return f"{processor()}, {self.job_cpus} thread{'s' * (self.job_cpus > 1)}"
 
 
 def find_gpus(wanted: int | None, dry_run: bool = False) -> list[str]:
@@ -77,10 +84,13 @@ def processor() -> str:
     return f"{name[1] if name else platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
-def gpu() -> str:
-    """The name of the first GPU, as PyTorch has it."""
+def gpu(visible: str | None) -> str:
+    """The name of the first of these GPUs, as PyTorch has it; `GPU of unknown name` if it cannot be asked."""
     # In another process: asking for it takes memory on the GPU until the process ends, or the whole GPU if it is
     # exclusive.
-    ask = "import torch; print(torch.cuda.get_device_name())"
-    process = subprocess.run([sys.executable, "-P", "-c", ask], capture_output=True, encoding="utf-8", check=False)
-    return process.stdout.strip() or "GPU"
+    words = [sys.executable, "-P", "-c", "import torch; print(torch.cuda.get_device_name())"]
+    environment = os.environ | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    with suppress(subprocess.SubprocessError, OSError):
+        asked = subprocess.run(words, env=environment, capture_output=True, encoding="utf-8", check=True, timeout=60)
+        return asked.stdout.strip()
+    return "GPU of unknown name"

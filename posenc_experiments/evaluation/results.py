@@ -120,7 +120,7 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
         - parameters, words_per_second, valid_loss, vocabulary (SHA-256 of the dictionaries);
         - made_from (all that the weights depend on but the seed), depends_on (the same for the translations: also the
           search, batch and precision), fingerprint (of made_from), environment (versions of code and
-          libraries), train_max_words (the longest source of the training; None without a limit);
+          libraries, and the device), train_max_words (the longest source of the training; None without a limit);
         - files (of the sources, references and translations, by kind), source_hash, reference_hash, reference (how it
           compares with SacreBLEU's), verified (whether the translations and references are there, and as they were when
           they were scored).

@@ -132,7 +132,7 @@ class Experiment(ExperimentDirectory):
             "fingerprint": self.fingerprint,
             "environment": {
                 **versions.environment(),
-                **self.run.hardware.description(),
+                "device": self.run.hardware.device(self.run.session.devices),
                 **prepared.text_libraries(recipe.prepare),
                 **({"batch": self.batch} if self.batch else {}),
             },

@@ -1,4 +1,4 @@
-"""The versions of code and libraries that made a result, recorded for information.
+"""The versions of code and libraries that made a result, recorded for information, as the device is.
 
 Those of the libraries that make text are part of the identity, too (``TEXT_LIBRARIES`` in data/prepared.py).
 """
@@ -33,6 +33,8 @@ def environment() -> dict[str, Any]:
 
 def all_environments(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """The environment of a resumed training; what differs between its processes is a list of all values, in order."""
+    if "device" in now:  # older versions did not record it
+        earlier = {**earlier, "device": earlier.get("device", "not recorded")}
     merged = {}
     for key in earlier | now:
         values = list(dict.fromkeys([*as_list(earlier.get(key)), now.get(key)]))

@@ -23,6 +23,7 @@ from posenc_experiments.data.prepared import prepared_dir
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.experiment.command_lines import generate_command, train_command
 from posenc_experiments.experiment.experiment import Experiment, derive_batch, make_experiments
+from posenc_experiments.experiment.versions import all_environments
 from posenc_experiments.training import train
 from posenc_experiments.training.train_log import TrainLog
 from posenc_experiments.workflow.plan import EXPERIMENT_STAGES
@@ -93,11 +94,26 @@ def test_a_batch_for_the_hardware_is_recorded(
     assert about["fingerprint"] == experiment(tmp_path, conf=conf).fingerprint
 
 
-def test_the_device_and_its_threads_are_recorded(tmp_path: Path) -> None:
-    about = experiment(tmp_path, cpus=3).description()
-    assert about["environment"]["threads"] == 3
-    assert re.fullmatch(r".+, [A-Z0-9 ]+", about["environment"]["device"])
+@pytest.mark.parametrize(("threads", "said"), [(1, "1 thread"), (3, "3 threads")])
+def test_the_processor_and_its_threads_are_recorded(tmp_path: Path, threads: int, said: str) -> None:
+    about = experiment(tmp_path, cpus=threads).description()
+    assert re.fullmatch(rf".+, [A-Z0-9 ]+, {said}", about["environment"]["device"])
     assert about["fingerprint"] == experiment(tmp_path).fingerprint
+    older = {name: value for name, value in about["environment"].items() if name != "device"}
+    resumed = all_environments(older, about["environment"])
+    assert resumed == {**older, "device": ["not recorded", about["environment"]["device"]]}
+
+
+@pytest.mark.parametrize(("program", "name"), [("echo NVIDIA $CUDA_VISIBLE_DEVICES", "NVIDIA 3"), ("exit 1", None)])
+def test_the_gpu_of_the_job_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, name: str | None
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{program}\n")
+    python.chmod(0o755)
+    one = experiment(tmp_path, gpus=1, session=Session(devices="3"))
+    monkeypatch.setattr("sys.executable", str(python))
+    assert one.description()["environment"]["device"] == (name or "GPU of unknown name")
 
 
 FP16 = CONF.replace("  max-epoch: 4\n", "  max-epoch: 4\n  fp16:\n")

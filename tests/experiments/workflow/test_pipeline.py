@@ -72,7 +72,7 @@ def test_a_run_writes_all_documented_files(made: Path, directory: Path) -> None:
     about = read_json(directory / "experiment.json")
     assert about.pop("fingerprint") == fingerprint(about["made_from"])
     assert about.pop("made_from")["training"]["clipping_distance"] == 2
-    assert set(about.pop("environment")) == {"commit", "changed", "torch", "fairseq"}
+    assert set(about.pop("environment")) == {"commit", "changed", "torch", "fairseq", "device"}
     assert about == {
         "corpus": "tiny",
         "pair": "en-de",
