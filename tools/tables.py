@@ -78,10 +78,11 @@ def table(headers: list[str], rows: list[list[str]]) -> str:
 
 def trainings() -> str:
     """What the trainings of results/ ran on, and at which commits."""
+    older = read(RESULTS / "devices.tsv", sep="\t", comment="#")
     commits: dict[tuple[str, str], list[str]] = {}
     for directory in sorted({str(path.parent.relative_to(RESULTS)) for path in RESULTS.rglob("*.zip")}):
         for run in results_of(directory).drop_duplicates(["directory"]).to_dict("records"):
-            key = f"`{directory}`", ", then ".join(as_list(device_of(directory, run)))
+            key = f"`{directory}`", ", then ".join(as_list(device_of(directory, run, older)))
             commits.setdefault(key, []).append(", then ".join(one[:7] for one in as_list(run["environment"]["commit"])))
     rows = [
         [*key, ", ".join(f"{commit} ({count})" for commit, count in Counter(made).most_common())]
@@ -90,12 +91,12 @@ def trainings() -> str:
     return table(["folder", "device", "commits, and how many trainings of each"], rows)
 
 
-def device_of(directory: str, run: Run) -> str | list[str]:
-    """The device of a training, as its record has it, or results/devices.tsv if the record is older."""
+def device_of(directory: str, run: Run, older: list[Run]) -> str | list[str]:
+    """The device of a training, as its record has it, or else the first line of devices.tsv that fits."""
     if "device" in run["environment"]:
         device: str | list[str] = run["environment"]["device"]
         return device
-    for known in read(RESULTS / "devices.tsv", sep="\t", comment="#"):
+    for known in older:
         seeds = known["seeds"].split(",")
         if (
             known["folder"] == directory

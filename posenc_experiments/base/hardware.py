@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +49,14 @@ class Hardware:
         """CPU threads of one process of one job."""
         return max(1, self.cpus // (self.jobs * (1 if self.gpus else self.processes)))
 
-    def device(self, gpus: str | None) -> str:
+    def device(self, visible: Mapping[str, str]) -> str:
         """What a training on this machine runs on: `NVIDIA H200`, or `AMD EPYC, AVX512, 2 threads`.
 
         Args:
-            gpus: those of its job, as CUDA_VISIBLE_DEVICES names them; None for all.
+            visible: the environment variable that shows the GPUs of its job.
         """
         if self.gpus:
-            return gpu(gpus)
+            return gpu(visible)
         return f"{processor()}, {self.job_cpus} thread{'s' * (self.job_cpus > 1)}"
 
 
@@ -84,13 +85,14 @@ def processor() -> str:
     return f"{name[1] if name else platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
-def gpu(visible: str | None) -> str:
+def gpu(visible: Mapping[str, str]) -> str:
     """The name of the first of these GPUs, as PyTorch has it; `GPU of unknown name` if it cannot be asked."""
     # In another process: asking for it takes memory on the GPU until the process ends, or the whole GPU if it is
     # exclusive.
     words = [sys.executable, "-P", "-c", "import torch; print(torch.cuda.get_device_name())"]
-    environment = os.environ | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
     with suppress(subprocess.SubprocessError, OSError):
-        asked = subprocess.run(words, env=environment, capture_output=True, encoding="utf-8", check=True, timeout=60)
+        asked = subprocess.run(
+            words, env={**os.environ, **visible}, capture_output=True, encoding="utf-8", check=True, timeout=60
+        )
         return asked.stdout.strip()
     return "GPU of unknown name"

@@ -25,6 +25,11 @@ class Session:
     stop: threading.Event = field(default_factory=threading.Event)  # set on an interrupt, to end all commands
     devices: str | None = None  # the GPUs of this job, as CUDA_VISIBLE_DEVICES names them; None: all
 
+    @property
+    def visible(self) -> dict[str, str]:
+        """The environment variable that shows a command only the GPUs of this job."""
+        return {} if self.devices is None else {"CUDA_VISIBLE_DEVICES": self.devices}
+
     def __reduce__(self) -> tuple[type["Session"], tuple[()]]:
         return Session, ()  # a job in another process has a session of its own
 

@@ -54,8 +54,6 @@ def run_command(
         Stopped: the user interrupted the call.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    devices = run.session.devices
-    visible = {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices}
     with open(log, "ab") as file:
         began = file.tell()
         process = subprocess.Popen(
@@ -63,7 +61,7 @@ def run_command(
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **visible, **(environment or {})},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **run.session.visible, **(environment or {})},
             preexec_fn=die_with_parent,
             pass_fds=tuple(locks),
         )

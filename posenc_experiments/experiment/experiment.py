@@ -132,7 +132,7 @@ class Experiment(ExperimentDirectory):
             "fingerprint": self.fingerprint,
             "environment": {
                 **versions.environment(),
-                "device": self.run.hardware.device(self.run.session.devices),
+                "device": self.run.hardware.device(self.run.session.visible),
                 **prepared.text_libraries(recipe.prepare),
                 **({"batch": self.batch} if self.batch else {}),
             },
