@@ -136,7 +136,7 @@ def test_ranges_of_source_words_have_a_boundary_where_the_training_ends(place):
     assert ranges[-1][1] == ""
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/comparisons.md"])
 def test_intervals_in_sentences_are_those_of_the_tests(page):
     """Each `[-0.26, +0.97]`, with the difference if it is right before it, is in a CSV of results/, or its negative.
 

@@ -29,7 +29,7 @@ from posenc_experiments.evaluation.plots.forest import draw_forest
 from posenc_experiments.evaluation.results import read_results
 from posenc_experiments.evaluation.statistics.comparison import FIGURES, ComparedRow, ComparedTable, Comparison
 from posenc_experiments.evaluation.statistics.pooling import PooledRow, PooledScore, Setting, pool
-from posenc_experiments.evaluation.statistics.questions import read_questions
+from posenc_experiments.evaluation.statistics.questions import Question, read_questions
 from posenc_experiments.evaluation.tables.comparisons import difference, verdict
 from posenc_experiments.evaluation.tables.paper_table import PaperTable, read_table
 from posenc_experiments.experiment.versions import as_list
@@ -227,6 +227,18 @@ def compared(directory: str, file: str = "compare.csv") -> dict[str, dict[str, C
 
 
 def results() -> dict[str, str]:
+    """The questions with their answers; an answered one links to its comparisons."""
+    page = (ROOT / "docs" / "comparisons.md").read_text(encoding="utf-8")
+    rows = []
+    for question in planned():
+        anchor = re.sub(r"[^\w -]", "", question.question.lower()).replace(" ", "-")
+        answered = f"\n## {question.question}\n" in page
+        text = f"[{question.question}](comparisons.md#{anchor})" if answered else question.question
+        rows.append([text, question.state])
+    return {"answers": table(["question", "answer"], rows)}
+
+
+def comparisons_by_question() -> dict[str, str]:
     """The comparisons of each question of which there are any, but for the quickstart's."""
     return {
         f"question-{key_of(question)}": comparisons(tables)
@@ -251,19 +263,22 @@ def lengths() -> dict[str, str]:
 
 
 def plan() -> dict[str, str]:
-    """The questions with their comparisons, rules and states."""
+    """The questions with their comparisons and rules."""
     rows = []
-    for question in QUESTIONS.questions:
-        if question.question == QUICKSTART:
-            continue
+    for question in planned():
         lists = [
             f"{', '.join(f'`{name}`' for name in names)} with `{baseline}`"
             for baseline, names in question.comparisons.items()
         ]
         places = " and ".join(" ".join(place.split()[:2]) for place in question.tables)
         compared_rows = f"{question.size} on {places}: {'; '.join(lists)}" if lists else ""
-        rows.append([question.question, compared_rows, question.rule, question.state])
-    return {"plan": table(["question", "comparisons", "rule", "state"], rows)}
+        rows.append([question.question, compared_rows, question.rule])
+    return {"plan": table(["question", "comparisons", "rule"], rows)}
+
+
+def planned() -> list[Question]:
+    """The questions of docs/plan.md."""
+    return [question for question in QUESTIONS.questions if question.question != QUICKSTART]
 
 
 def key_of(question: str) -> str:
@@ -583,6 +598,7 @@ def performance() -> dict[str, str]:
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "README.md": readme,
     "docs/analysis.md": analysis,
+    "docs/comparisons.md": comparisons_by_question,
     "docs/options.md": options,
     "docs/performance.md": performance,
     "docs/reproducing.md": reproducing,
