@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import statistics
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -47,7 +48,7 @@ CLIPPING = [*(f"shaw-k{k}" for k in (0, 1, 2, 4, 16, 64)), BASELINE, "diet_rel",
 SHORT_CLIPPING = ["shaw-k0", "shaw-k1", "shaw-k2", "shaw-k16", BASELINE]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 QUESTIONS = read_questions(ROOT / "docs" / "questions.yaml")
-QUICKSTART = QUESTIONS.questions[-1].question  # in docs/scores.md; docs/plan.md has the others
+QUICKSTART = QUESTIONS.questions[-1]  # in docs/scores.md; docs/plan.md has the others
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
@@ -239,18 +240,25 @@ def results() -> dict[str, str]:
 
 
 def comparisons_by_question() -> dict[str, str]:
-    """The comparisons of each question of which there are any, but for the quickstart's."""
+    """The rule and the comparisons of each question that has any results."""
+    tables = answers()
     return {
-        f"question-{key_of(question)}": comparisons(tables)
-        for question, tables in answers().items()
-        if tables and question != QUICKSTART
+        f"question-{key_of(question.question)}": ruled(question, tables[question.question])
+        for question in planned()
+        if tables[question.question]
     }
+
+
+def ruled(question: Question, tables: list[ComparedTable]) -> str:
+    """A question's comparisons, below its rule."""
+    rule = textwrap.fill(f"*Rule*: {question.rule}", 120) + "\n\n" if question.rule else ""
+    return rule + comparisons(tables)
 
 
 def scores() -> dict[str, str]:
     return multi30k() | {
         "quickstart": one_test("quickstart"),
-        "pairs": comparisons(answers()[QUICKSTART]),
+        "pairs": f"{QUICKSTART.state}\n\n{comparisons(answers()[QUICKSTART.question])}",
         "kftt": one_test(JA_EN, without_penalty=True),
     }
 
@@ -278,7 +286,7 @@ def plan() -> dict[str, str]:
 
 def planned() -> list[Question]:
     """The questions of docs/plan.md."""
-    return [question for question in QUESTIONS.questions if question.question != QUICKSTART]
+    return [question for question in QUESTIONS.questions if question != QUICKSTART]
 
 
 def key_of(question: str) -> str:
