@@ -49,6 +49,11 @@ SHORT_CLIPPING = ["shaw-k0", "shaw-k1", "shaw-k2", "shaw-k16", BASELINE]
 MULTI30K = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 QUESTIONS = read_questions(ROOT / "docs" / "questions.yaml")
 QUICKSTART = QUESTIONS.questions[-1]  # in docs/scores.md; docs/plan.md has the others
+#: the directories of results/ with the experiments of a question, by the title of the table of its test set
+DIRECTORIES = {
+    f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": [EN_DE, *(f"multi30k-{kind}/{EN_DE}" for kind in ("6e-3", "twice"))],
+    f"{JA_EN.replace('/', ' ')} test": [JA_EN],
+}
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
 #: target words/s of one GPU in training transformer_wmt_en_de (docs/reproducing.md says where these are from)
 V100 = 40_000
@@ -304,7 +309,6 @@ def answers() -> dict[str, list[ComparedTable]]:
 
 def comparisons(tables: list[ComparedTable]) -> str:
     """A table of comparisons; without BLEU's brevity penalty where all of these are of whole test sets."""
-    directories = {f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": EN_DE, f"{JA_EN.replace('/', ' ')} test": JA_EN}
     rows = [row for comparison in tables for row in comparison.rows]
     places = [row.row.setting.title for row in rows]
     lines, headers = [], ["experiment", "compared with", "difference", "verdict"]
@@ -315,11 +319,23 @@ def comparisons(tables: list[ComparedTable]) -> str:
         lines.append(cells)
     if len(set(places)) > 1:
         headers.insert(2, "on")
-    elif places[0] in directories and "--" not in rows[0].row.shown:
+    elif places[0] in DIRECTORIES:
         headers.insert(3, "without BP")
         for row, cells in zip(rows, lines, strict=True):
-            cells.insert(3, difference_without_penalty(directories[places[0]], row.row.shown, row.baseline_name))
+            sides = [located(places[0], name) for name in (row.row.shown, row.baseline_name)]
+            cells.insert(3, difference_without_penalty(*sides))
     return table(headers, lines)
+
+
+def located(place: str, name: str) -> tuple[str, str]:
+    """The directory of results/ that has an experiment, and its name.
+
+    Args:
+        place: the title of the table of its test set.
+        name: the experiment.
+    """
+    directory = next(one for one in DIRECTORIES[place] if name in set(results_of(one)["name"]))
+    return directory, name
 
 
 def one_test(directory: str, without_penalty: bool = False) -> str:
@@ -329,7 +345,10 @@ def one_test(directory: str, without_penalty: bool = False) -> str:
         row = tested.row
         score = str(row.bleu) if len(row.seeds) > 1 else f"{row.bleu.mean:.2f}"  # ± is over seeds
         figures = [f"{len(row.seeds)}", score, f"{row.scores[CHRF].mean:.2f}", f"{row.parameters:,.0f}"]
-        figures += [difference(tested), *([difference_without_penalty(directory, name, BASELINE)] * without_penalty)]
+        figures += [
+            difference(tested),
+            *([difference_without_penalty((directory, name), (directory, BASELINE))] * without_penalty),
+        ]
         rows.append([f"`{name}`", *figures, verdict(tested)])
     headers = ["experiment", "seeds", "BLEU", "chrF", "parameters", "difference"]
     return table([*headers, *["without BP"] * without_penalty, "verdict"], rows)
@@ -397,7 +416,7 @@ def multi30k() -> dict[str, str]:
     all_tests = compared(EN_DE)[ALL_TESTS]
     choice, several, single = [], [], []
     for name, row in ranked(EN_DE):
-        cells, without = scores_of_tests(EN_DE, name), difference_without_penalty(EN_DE, name, BASELINE)
+        cells, without = scores_of_tests(EN_DE, name), difference_without_penalty((EN_DE, name), (EN_DE, BASELINE))
         if len(row.row.seeds) == 1:
             single.append([*cells, difference(row), without])
             continue
@@ -415,7 +434,11 @@ def multi30k() -> dict[str, str]:
         "multi30k-french": table(
             [*headers, "difference", "without BP"],
             [
-                [*scores_of_tests(EN_FR, name), difference(row), difference_without_penalty(EN_FR, name, BASELINE)]
+                [
+                    *scores_of_tests(EN_FR, name),
+                    difference(row),
+                    difference_without_penalty((EN_FR, name), (EN_FR, BASELINE)),
+                ]
                 for name, row in ranked(EN_FR)
             ],
         ),
@@ -433,10 +456,14 @@ def scores_of_tests(directory: str, name: str) -> list[str]:
     return [f"`{name}`", *(str(by_test[test][name].row.bleu) for test in (*MULTI30K, ALL_TESTS))]
 
 
-def difference_without_penalty(directory: str, name: str, baseline: str) -> str:
-    """The difference of two rows' BLEU divided by its brevity penalty; empty for a row and itself."""
-    score, baseline_score = (unpenalized(directory, row) for row in (name, baseline))
-    return "" if name == baseline else f"{score - baseline_score:+.2f}"
+def difference_without_penalty(row: tuple[str, str], baseline: tuple[str, str]) -> str:
+    """The difference of two rows' BLEU divided by its brevity penalty; empty for a row and itself.
+
+    Args:
+        row: a directory of results/ and the name of an experiment there.
+        baseline: the same.
+    """
+    return "" if row == baseline else f"{unpenalized(*row) - unpenalized(*baseline):+.2f}"
 
 
 @cache
