@@ -53,24 +53,26 @@ class TranslateStage(Stage):
             raise RecipeError(
                 f"{binarized} has other dictionaries than the training of {experiment.title}: train again."
             )
+        translations = {
+            test: _translate(experiment, test, empty_directory(experiment.generate_results), locks) for test in tests
+        }
         forget(experiment.directory, "score")
         for old in experiment.test_files([SENTENCES]):  # other tools scored the earlier translations
             old.unlink()
-        for test in tests:
-            _translate(experiment, test, empty_directory(experiment.generate_results), locks)
+        for test, lines in translations.items():
+            _write(experiment, test, lines)
         shutil.rmtree(experiment.generate_results)
         return [experiment.test_file(test, kind) for test in tests for kind in (SOURCES, REFERENCES, HYPOTHESES)]
 
 
-def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[int, ...]) -> None:
+def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[int, ...]) -> list[str]:
+    """The translations of a test set, one for each line of the source."""
     run = experiment.run
     log = experiment.test_file(test, GENERATE_LOG)
     log.unlink(missing_ok=True)
     run.say(f"translate: {experiment.title}: {test}")
     command = generate_command(experiment, test, results)
-    write_command(experiment.test_file(test, GENERATE_SCRIPT), command, generate_environment(run))
-    raw = {side: prepared_dir(run) / f"{test}.{side}" for side in (run.source, run.target)}
-    sources = list(text.clean_eval_lines(raw[run.source]))
+    sources = list(text.clean_eval_lines(prepared_dir(run) / f"{test}.{run.source}"))
     output = results / f"generate-{prepared.subset(run, test)}.txt"
     what, display = f"Translating {test} with {experiment.title}", _Display(experiment, test, output, len(sources))
     run_command(run, command, log, what, generate_environment(run), locks, display.show)
@@ -80,12 +82,20 @@ def _translate(experiment: Experiment, test: str, results: Path, locks: tuple[in
     # Lines without tokens get an empty translation; fairseq would invent a sentence.
     encoded = subwords.load(prepared_dir(run), run.source, run.recipe.prepare).encode(sources)
     written = subwords.load(prepared_dir(run), run.target, run.recipe.prepare)
-    lines = [written.decode(hypothesis) if source else "" for source, hypothesis in zip(encoded, tokens, strict=True)]
-    names = prepared_dir(run) / f"{test}.{context.DOCUMENTS}"
-    known = [(context.DOCUMENTS, names)] if names.is_file() else []
-    for kind, original in ((SOURCES, raw[run.source]), (REFERENCES, raw[run.target]), *known):
-        with atomic_path(experiment.test_file(test, kind)) as temporary:
-            shutil.copyfile(original, temporary)
+    return [written.decode(hypothesis) if source else "" for source, hypothesis in zip(encoded, tokens, strict=True)]
+
+
+def _write(experiment: Experiment, test: str, lines: list[str]) -> None:
+    """Writes the translations of a test set, with the command that made them, sources and references beside them."""
+    run = experiment.run
+    command = generate_command(experiment, test, experiment.generate_results)
+    write_command(experiment.test_file(test, GENERATE_SCRIPT), command, generate_environment(run))
+    copied = {SOURCES: run.source, REFERENCES: run.target, context.DOCUMENTS: context.DOCUMENTS}
+    for kind, suffix in copied.items():
+        original = prepared_dir(run) / f"{test}.{suffix}"
+        if kind != context.DOCUMENTS or original.is_file():
+            with atomic_path(experiment.test_file(test, kind)) as temporary:
+                shutil.copyfile(original, temporary)
     write_text(experiment.test_file(test, HYPOTHESES), "".join(f"{text.clean(line)}\n" for line in lines))
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -222,6 +223,22 @@ def test_what_was_edited_is_scored_again(copied: Experiment, edited: str) -> Non
     after = read_json(scores)
     assert after[0]["hypotheses"] == file_hash(copied.test_file("test", "hyp"))
     assert (after == before) == (path == scores)
+
+
+def test_a_translation_that_fails_loses_nothing(copied: Experiment) -> None:
+    """Scores of other tools and the search of the earlier translations stay."""
+    copied.test_file("test", "MyMetric.scores").write_text("0.5\n")
+    before = {path: path.read_bytes() for path in copied.directory.glob("test.*") if path.suffix != ".log"}
+    flags = copied.run.recipe.generate.flags | {"beam": "0"}  # fairseq fails with it
+    recipe = replace(copied.run.recipe, generate=replace(copied.run.recipe.generate, flags=flags))
+    failing = replace(copied, run=replace(copied.run, recipe=recipe))
+    with pytest.raises(RecipeError, match="Translating test with shaw-k2"):
+        TranslateStage().make(failing, ())
+    assert {path: path.read_bytes() for path in before} == before
+    TranslateStage().make(copied, ())
+    assert not copied.test_file("test", "MyMetric.scores").exists()
+    hypotheses = copied.test_file("test", "hyp")
+    assert hypotheses.read_bytes() == before[hypotheses]
 
 
 def test_other_dictionaries_than_those_of_the_training_are_refused(copied: Experiment) -> None:
