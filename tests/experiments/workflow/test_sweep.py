@@ -15,6 +15,7 @@ from posenc_experiments.workflow.sweep import choose_experiments
 from tests.experiments.tiny import CONF, make_experiment, make_recipe, make_run
 
 ROWS = """
+  shaw-k1: shaw --clipping-distance 1
   shaw-k16: shaw --clipping-distance 16
   shaw-keys: shaw --relative-values false --clipping-distance 16
   diet_rel: diet_rel
@@ -44,6 +45,7 @@ def recipe(tmp_path: Path) -> Recipe:
         (["shaw-keys --dropout 0.1"], ["shaw-keys-dropout-0.1"]),
         (["sinusoidal --adam-betas (0.90,0.98),'(0.9, 0.99)'"], ["betas", "sinusoidal-adam-betas-0.9_0.99"]),
         (["sinusoidal --encoder-normalize-before"], ["sinusoidal-encoder-normalize-before"]),
+        (["shaw --clipping-distance"], ["shaw-clipping-distance"]),  # which fairseq refuses: not K = 1
         (
             ["diet_rel,sinusoidal --dropout 0,0.1 --lr=1e-3,2e-3"],
             [f"{row}-dropout-{p}-lr-{lr}e-3" for row in ("diet_rel", "sinusoidal") for p in (0, 0.1) for lr in (1, 2)],
