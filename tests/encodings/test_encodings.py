@@ -258,6 +258,16 @@ def test_method_3_of_huang_by_diagonals_equals_that_at_once_and_has_its_gradient
     assert torch.autograd.gradcheck(content, arguments, fast_mode=True)
 
 
+def test_rotary_may_be_compiled():
+    encoding, (q, k, v) = make_encoding("rotary", {}), inputs()
+
+    def attended(q, k, v):
+        return attend(q, k, v, encoding)[0]
+
+    compiled = torch.compile(attended, backend="eager")
+    torch.testing.assert_close(compiled(q, k, v), attended(q, k, v))
+
+
 @pytest.mark.parametrize("layout", ["odd offset", "odd stride", "transposed"])
 def test_rotary_takes_queries_of_any_memory_layout(layout):
     encoding, (q, k, v) = make_encoding("rotary", {}), inputs()

@@ -55,6 +55,8 @@ def rotations(positions: Tensor, frequencies: Tensor, precision: torch.dtype) ->
 
 def as_complex(pairs: Tensor) -> Tensor:
     """Pairs (..., 2) as complex numbers (...), copied only if they are not in memory as complex numbers are."""
+    if torch.compiler.is_compiling():  # its tensors may have other strides when the code runs
+        return torch.view_as_complex(pairs.clone(memory_format=torch.contiguous_format))
     *strides, within_pair = pairs.stride()
     is_viewable = within_pair == 1 and not any(step % 2 for step in (*strides, pairs.storage_offset()))
     # Not contiguous(), which does not move what begins at an odd number.
