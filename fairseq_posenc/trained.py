@@ -75,6 +75,8 @@ def load_trained(
         CheckpointError: it is no checkpoint, or of a model that is not of this package; or the dictionaries are
             missing, damaged or of another model.
     """
+    if not checkpoint.is_file():
+        raise CheckpointError(f"{checkpoint} does not exist or is no file: name a checkpoint.")
     given = {} if data is None else {"data": str(data)}
     try:
         (model,), cfg, task = checkpoint_utils.load_model_ensemble_and_task(

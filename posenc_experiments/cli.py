@@ -47,7 +47,10 @@ class _Commands(click.Group):
             text = sentence(error)
             if text is None:
                 raise
-            raise click.ClickException(text) from None
+            # Here, because only some commands read kept results.
+            from posenc_experiments.evaluation.kept import original
+
+            raise click.ClickException(original(text)) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -74,6 +74,20 @@ def require_output(path: Path, example: str, option: str = "--output") -> None:
         ) from None
 
 
+def require_writable(directory: Path) -> None:
+    """Makes a directory unless it is there, and tries to write in it.
+
+    Raises:
+        RecipeError: nothing can be written in it.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise RecipeError(f"{directory} cannot be written ({error.strerror}): name another directory.") from None
+
+
 def require_directory(path: Path, option: str) -> None:
     """Refuses a path of an option that is not a directory and cannot become one.
 

@@ -69,6 +69,8 @@ def _read_file(path: Path, *extending: Path) -> Iterator[tuple[Path | None, str,
         raise form
     others = sections.pop("extends", [])
     for other in others.split() if isinstance(others, str) else others:
+        if not isinstance(other, str):
+            raise RecipeError(f"{path}, extends: '{other}' is no file name; write one, or a list of them.")
         yield from _read_file(path.parent / other, *extending, path)
     for section, values in sections.items():
         if not isinstance(values or {}, dict):
@@ -142,6 +144,7 @@ def _read_rows(values: dict[str, Any], origins: Origins) -> tuple[dict[str, list
     names = words(default) if isinstance(default, str) else default
     require(rows, "experiments.default", "there is no experiment; add a row such as 'shaw-k16: shaw'")
     for name in names:
+        require(isinstance(name, str), "experiments.default", f"'{name}' is not a name; write a list of names")
         problem = f"'{name}' is not an experiment{meant(name, rows)}; the experiments are {', '.join(rows)}"
         require(name in rows, "experiments.default", problem)
     return rows, names
@@ -192,6 +195,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
             raise RecipeError(f"{where}: {section} is not a section{near}; the sections are {', '.join(SECTIONS)}.")
         key = key if section == "experiments" else key.replace("_", "-")  # either spelling
         if section == "corpus" and key in PATHS:
+            if not isinstance(value, str):
+                raise RecipeError(f"{where_written(origin, section, key)}: '{value}' is not a path; write one.")
             value = (Path() if origin is None else origin.parent) / value
         values[section][key], origins[section, key] = value, origin
     try:

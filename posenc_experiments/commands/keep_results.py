@@ -33,7 +33,7 @@ def main(output: Path, results: Path) -> None:
     output, target = output.resolve(), results.resolve()
     experiments = sorted(layout.find_experiments(output))
     finished = [one for one in experiments if ExperimentDirectory(one).test_files([layout.SACREBLEU])]
-    if not finished or finished == [output]:
+    if not finished or any(output in (one, one.parent) for one in finished):
         raise RecipeError(f"{output} holds no scored experiment: name a recipe's --output-dir.")
     if output.is_relative_to(target) or target.is_relative_to(output):
         raise RecipeError(f"one of {results} and {output} contains the other: name another directory for the results.")

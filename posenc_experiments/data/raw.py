@@ -75,7 +75,21 @@ def extract(archive: Path, wanted: Mapping[str, Path], table: Path | None) -> No
 
 
 def open_members(archive: Path, wanted: Container[str]) -> Iterator[tuple[str, BinaryIO]]:
-    """Yields the wanted members in the archive's order; the caller reads each before it takes the next."""
+    """Yields the wanted members in the archive's order; the caller reads each before it takes the next.
+
+    Raises:
+        RecipeError: the file is no archive.
+    """
+    try:
+        yield from _members(archive, wanted)
+    except (tarfile.ReadError, zipfile.BadZipFile) as error:
+        raise RecipeError(
+            f"{archive} cannot be read as an archive ({error}): download it again, or, if it is a text, write - as its "
+            "member in sources.tsv."
+        ) from None
+
+
+def _members(archive: Path, wanted: Container[str]) -> Iterator[tuple[str, BinaryIO]]:
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 #: the value of a key that only other experiments record, since defaults are not recorded
@@ -53,4 +54,7 @@ def is_shown(keys: Keys, value: Any, flags: str) -> bool:
         return True
     if keys[0] == "initial_values" and value == DEFAULT:
         return True  # another encoding
-    return any(f"--{key.replace('_', '-')}" in flags.split() for key in keys)
+    words = flags.split()
+    if keys[-1] == "total_num_update" and ("--max-update", str(value)) in pairwise(words):
+        return True  # `auto`, which is that number
+    return any(f"--{key.replace('_', '-')}" in words for key in keys)

@@ -19,7 +19,7 @@ from posenc_experiments.base.files import file_hash, fingerprint, read_json
 from posenc_experiments.base.run import prepared_text
 from posenc_experiments.data.context import DOCUMENTS
 from posenc_experiments.evaluation.differences import apart
-from posenc_experiments.evaluation.kept import note, original, unpacked
+from posenc_experiments.evaluation.kept import note, unpacked
 from posenc_experiments.evaluation.metrics import BLEU, OWN, SACREBLEU_NAMES, TOKENIZED
 from posenc_experiments.experiment.layout import (
     HISTORICAL,
@@ -141,10 +141,7 @@ def read_results(paths: Iterable[Path], data_dir: Path | None = None) -> pd.Data
         experiments = sorted((one for place in places for one in find_experiments(place)), key=_natural)
         for one in experiments:
             if one.resolve() not in rows:
-                try:
-                    rows[one.resolve()] = list(read_experiment(one, data_dir))
-                except RecipeError as error:
-                    raise RecipeError(original(str(error))) from None
+                rows[one.resolve()] = list(read_experiment(one, data_dir))
         if not any(rows[one.resolve()] for one in experiments):
             raise RecipeError(f"{path} holds no scored experiment: run the recipe's stages up to score.")
     if unscored := [str(one) for one, own_rows in rows.items() if not own_rows]:

@@ -97,6 +97,8 @@ class Experiment(ExperimentDirectory):
         if self.run.precision:
             flags = with_precision(flags, self.run.precision)
         if flags.get("total-num-update") == "auto":
+            if "max-update" not in flags:
+                raise RecipeError("--total-num-update auto is --max-update, which is missing: give a number to one.")
             flags["total-num-update"] = flags["max-update"]
         if recipe.generate.average > 1:
             # The training must not delete checkpoints that are averaged later.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from posenc_experiments.base.errors import RecipeError
+from posenc_experiments.base.files import require_writable
 from posenc_experiments.base.run import Run
 from posenc_experiments.data.sources import pair_tests
 from posenc_experiments.experiment.check_flags import check_flags
@@ -43,7 +44,7 @@ def run_plan(plan: Plan) -> dict[Job, str]:
         for experiment in trained if hardware.nodes > 1 else []:
             experiment.nodes.unlink(missing_ok=True)  # a killed run announced it
         for directory in (run.data_dir, run.output_dir):
-            directory.mkdir(parents=True, exist_ok=True)
+            require_writable(directory)
         return run_jobs(plan.to_do, scheduler)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.checkpoint_utils import load_model_ensemble
 
-from fairseq_posenc.errors import Refusal
+from fairseq_posenc.errors import CheckpointError, Refusal
 from fairseq_posenc.model import PositionTransformer
 from fairseq_posenc.position_record import POSITION_RECORD
 from fairseq_posenc.trained import load_trained
@@ -41,6 +41,11 @@ def test_a_model_of_hydra_train_takes_them_too(tmp_path):
     assert not torch.allclose(scaled, plain, rtol=0, atol=1e-3)
     with pytest.raises(Refusal, match="rotary_ntk_scale 'two'"):
         load_trained(path, FOLDER, {"rotary_ntk_scale": "two"})
+
+
+def test_a_missing_checkpoint_is_not_blamed_on_dictionaries(tmp_path):
+    with pytest.raises(CheckpointError, match=r"none\.pt does not exist or is no file: name a checkpoint"):
+        load_trained(tmp_path / "none.pt")
 
 
 @pytest.mark.parametrize(

@@ -337,7 +337,10 @@ def jackknife_statistics(statistics: Numbers, compute: Compute, units: Units) ->
     with np.errstate(divide="ignore", invalid="ignore"):
         without = np.array([compute(total - one) for one in sums])
     if len(sums) < 2 or not np.isfinite(without).all():
-        raise RecipeError("A part of a test set has one sentence or one document: leave --words or --by-length out.")
+        raise RecipeError(
+            "A test set, or a part of one by --words or --by-length, has one sentence or one document, too few for an "
+            "interval: leave it out."
+        )
     moves = (without - without.mean()) * math.sqrt((len(sums) - 1) / len(sums))
     return Jackknifed(compute(total), moves, len(units))
 

@@ -18,6 +18,7 @@ from posenc_experiments.base.files import (
     read_json,
     require_directory,
     require_output,
+    require_writable,
     write_json,
 )
 
@@ -100,6 +101,14 @@ def test_an_output_that_cannot_be_renamed_to_is_refused_early(path: str, message
         require_output(tmp_path / path, "scores.tsv")
     require_output(tmp_path / "scores.tsv", "scores.tsv")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["broken", "directory"]
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    for path in ("/proc", "/proc/new"):
+        with pytest.raises(RecipeError, match=rf"^{path} cannot be written \(.*\): name another directory\.$"):
+            require_writable(Path(path))
+    require_writable(tmp_path / "new" / "one")
+    assert list((tmp_path / "new" / "one").iterdir()) == []
 
 
 def test_a_directory_is_one_or_can_become_one(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ FAULTS = [
     ("experiments.shaw-k2", "shaw --arch transformer", "--arch is set by the pipeline"),
     ("experiments.shaw-k2", "", "starts with an encoding's name"),
     ("experiments.default", "shaw-k3", "'shaw-k3' is not an experiment"),
+    ("experiments.default", "[[shaw-k2]]", "'['shaw-k2']' is not a name"),
+    ("corpus.sources", "[sources.tsv]", "'['sources.tsv']' is not a path"),
 ]
 
 
@@ -77,6 +79,7 @@ def test_faults_name_file_key_and_problem(tmp_path: Path, key: str, value: str, 
         ("prepare:\n  subwords: none", "prepare: none", "with `key: value` below"),
         ("corpus:\n", "extends: none.yaml\ncorpus:\n", "extends: there is no file"),
         ("corpus:\n", "extends: ../recipe/tiny.yaml\ncorpus:\n", "extends itself"),
+        ("corpus:\n", "extends: [[a.yaml]]\ncorpus:\n", "extends: .* is no file name"),
     ],
 )
 def test_faults_of_a_whole_file(tmp_path: Path, old: str, new: str, words: str) -> None:

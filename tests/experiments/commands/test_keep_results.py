@@ -80,6 +80,20 @@ def test_results_are_packed_with_paths_of_the_repository(tmp_path: Path, output:
     assert kept.read_bytes() == first  # equal results make equal archives
 
 
+def test_a_directory_of_seeds_is_no_output_directory(tmp_path: Path, output: Path) -> None:
+    result = keep((output / HERE).parent, tmp_path / "results")
+    assert result.exit_code == 1
+    assert "holds no scored experiment: name a recipe's --output-dir" in result.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_messages_name_the_archive_not_its_temporary_copy(tmp_path: Path, output: Path) -> None:
+    assert keep(output, tmp_path / "results").exit_code == 0
+    result = run_here("compare", tmp_path / "results", "--words", "1-10")
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'results' / ARCHIVE}" in result.stderr
+
+
 def test_tables_of_kept_results_have_no_speed(tmp_path: Path, output: Path) -> None:
     """Which machine made them is not known to a reader of the table; the CSV has the numbers."""
     assert keep(output, tmp_path / "results").exit_code == 0

@@ -38,6 +38,13 @@ def test_a_missing_member_is_named(tmp_path: Path, kind: str) -> None:
         extract(tmp_path / kind, {"training/d.en": tmp_path / "d"}, Path("sources.tsv"))
 
 
+@pytest.mark.parametrize("name", ["x.gz", "x.zip"])
+def test_a_text_that_is_no_archive_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b"one\ntwo\n"))
+    with pytest.raises(RecipeError, match=rf"{name} cannot be read as an archive .*write - as its member"):
+        extract(tmp_path / name, {"training/d.en": tmp_path / "d"}, Path("sources.tsv"))
+
+
 TRICKY = ["a  b", "&amp; &quot;c&quot; <d>", "e\u00a0f", " g ", "h</seg> i", "<seg id='1'>"]
 
 

@@ -273,6 +273,12 @@ def test_hidden_differences_between_rows_are_noted(copy: Path) -> None:
     change(two, "flags", "lr", value=0.03)
     change(zero, "flags", "segment-separator", value="x")
     assert warning not in text_of(copy)
+    # `auto` is the number of --max-update
+    change(two, "flags", "max-update", value=400)
+    change(two, "made_from", "training", "total_num_update", value=400)
+    assert warning not in text_of(copy)
+    change(two, "made_from", "training", "total_num_update", value=40)
+    assert f"{warning}training total_num_update" in text_of(copy)
 
 
 def give_setup(experiment: Path, setup: str, root: Path, points: float) -> None:
@@ -323,8 +329,9 @@ def test_a_baseline_is_of_every_corpus_that_has_its_name(copy: Path) -> None:
 def test_a_record_in_an_archive_is_named_by_the_archive(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "kept.zip", "w") as archive:
         archive.writestr("seed1/experiment.json", "{}")
-    with pytest.raises(RecipeError, match=f"^{tmp_path}/kept.zip/seed1/experiment.json is damaged"):
-        read_results([tmp_path])
+    result = run_here("compare", tmp_path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {tmp_path}/kept.zip/seed1/experiment.json is damaged")
 
 
 def test_flags_that_all_rows_share_stand_once_above_the_table(copy: Path) -> None:

@@ -251,7 +251,7 @@ def test_documents_that_fit_no_test_set_are_refused(made: Path, tmp_path: Path) 
 
 
 def test_a_part_of_one_sentence_is_refused() -> None:
-    with pytest.raises(RecipeError, match="has one sentence or one document: leave --words or --by-length out"):
+    with pytest.raises(RecipeError, match="has one sentence or one document, too few for an interval: leave it out"):
         jackknife_statistics(np.array([[1.0, 1.0]]), lambda sums: float(sums[0] / sums[1]), np.zeros(1, int))
 
 

@@ -351,6 +351,9 @@ def test_initial_positions_that_are_sinusoids_are_no_file(tmp_path: Path) -> Non
 
 def test_the_learning_rate_decays_until_the_last_update(tmp_path: Path) -> None:
     conf = CONF.replace("max-epoch: 4", "max-update: 40\n  total-num-update: auto")
+    without = conf.replace("max-update: 40", "max-epoch: 4")
+    with pytest.raises(RecipeError, match="--total-num-update auto is --max-update, which is missing"):
+        _ = experiment(tmp_path, conf=without).train_flags
     for extra, last in (({}, "40"), ({"max-update": "60"}, "60"), ({"total-num-update": "50"}, "50")):
         assert experiment(tmp_path, conf=conf, extra=extra).train_flags["total-num-update"] == last
 
