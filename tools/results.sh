@@ -31,6 +31,7 @@ against sinusoidal multi30k-rates/multi30k/en-de compare.csv --all-tests
 against "sinusoidal --dropout 0.3" multi30k-dropout/multi30k/en-de compare.csv --all-tests
 against "sinusoidal --lr 6e-3" multi30k-6e-3/multi30k/en-de compare.csv --all-tests
 against "sinusoidal --max-update 23800" multi30k-twice/multi30k/en-de compare.csv --all-tests
+against sinusoidal-30 multi30k-exchange/multi30k/en-de compare.csv --all-tests
 # Each encoding at its better rate
 against sinusoidal multi30k-6e-3/multi30k/en-de compare-sinusoidal.csv --all-tests \
     results/multi30k/en-de/sinusoidal-????????.zip
@@ -48,8 +49,8 @@ compare multi30k-short/en-de/compare.csv results/multi30k-short/en-de --baseline
 
 # questions FILE [OPTIONS]: writes the verdicts of all questions to results/FILE
 questions() {
-    compare "$1" results/{quickstart,multi30k/en-de,multi30k-6e-3,multi30k-twice,kftt/ja-en} --all-tests --by-length \
-        --questions docs/questions.yaml "${@:2}"
+    compare "$1" results/{quickstart,multi30k/en-de,multi30k-6e-3,multi30k-twice,multi30k-exchange,kftt/ja-en} \
+        --all-tests --by-length --questions docs/questions.yaml "${@:2}"
 }
 
 questions questions.csv

@@ -51,7 +51,10 @@ QUESTIONS = read_questions(ROOT / "docs" / "questions.yaml")
 QUICKSTART = QUESTIONS.questions[-1]  # in docs/scores.md; docs/plan.md has the others
 #: the directories of results/ with the experiments of a question, by the title of the table of its test set
 DIRECTORIES = {
-    f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": [EN_DE, *(f"multi30k-{kind}/{EN_DE}" for kind in ("6e-3", "twice"))],
+    f"{EN_DE.replace('/', ' ')} {ALL_TESTS}": [
+        EN_DE,
+        *(f"multi30k-{kind}/{EN_DE}" for kind in ("6e-3", "twice", "exchange")),
+    ],
     f"{JA_EN.replace('/', ' ')} test": [JA_EN],
 }
 RATES = "multi30k-rates/multi30k/en-de"  # seed 1 at several learning rates
