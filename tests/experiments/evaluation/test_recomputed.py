@@ -88,7 +88,8 @@ class Corpus:
         return self.seeds[name]
 
     def _counts(self, name: str) -> Any:
-        for path in (ROOT / "results" / self.directory).glob("*.zip"):
+        folders = [self.directory, f"multi30k-exchange/{self.directory}"]
+        for path in [path for folder in folders for path in (ROOT / "results" / folder).glob("*.zip")]:
             with zipfile.ZipFile(path) as archive:
                 for seed in sorted({entry.split("/")[0] for entry in archive.namelist()}):
                     if json.loads(archive.read(f"{seed}/experiment.json"))["name"] != name:
