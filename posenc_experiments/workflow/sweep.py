@@ -78,7 +78,7 @@ def _name_and_row(recipe: Recipe, head: str, given: Flags) -> tuple[str, list[st
     encoding, *words = recipe.experiments.get(head, [head])
     flags = {**parse_flags(words, head), **given}
     rows = [(name, row, parse_flags(row[1:], name)) for name, row in recipe.experiments.items() if row[0] == encoding]
-    parts = [one for one in rows if _values_of(one[2]) <= _values_of(flags)]
+    parts = [one for one in rows if _flag_items(one[2]) <= _flag_items(flags)]
     name, row, known = max(parts, key=lambda one: len(one[2]), default=(encoding, [encoding], Flags()))
     added = {flag: value for flag, value in flags.items() if flag not in known}
     for flag, value in added.items():
@@ -87,7 +87,7 @@ def _name_and_row(recipe: Recipe, head: str, given: Flags) -> tuple[str, list[st
     return name, [*row, *flag_words(added)]
 
 
-def _values_of(flags: Flags) -> set[tuple[str, str]]:
+def _flag_items(flags: Flags) -> set[tuple[str, str]]:
     """Flags with their values as JSON, in which `true`, of a flag without a value, differs from 1."""
     return {(name, json.dumps(value, sort_keys=True)) for name, value in normalized(flags).items()}
 
